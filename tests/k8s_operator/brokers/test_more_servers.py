@@ -9,8 +9,8 @@ import pytest
 
 from imago_cli.servers.zookeeper_server import four_letters
 from imago_operator.manifests.zookeeper import config_files, zookeeper_template
-from imago_operator.manifests.zookeeper_members import ServerNumbers
-from imago_operator.manifests.zookeeper_start import FOLLOWS_S
+from imago_operator.manifests.zookeeper_members import FOLDER, ServerNumbers
+from imago_operator.manifests.zookeeper_start import CONFIG, FOLLOWS_S, LOOKED_UP, NUMBER, SERVE
 from imago_operator.model import names
 from imago_testing.operated.resources import wanted
 from imago_testing.processes.managed_zookeeper import ManagedZooKeeper
@@ -43,7 +43,7 @@ class Growing:
         managed = desired.spec.zookeeper.managed
         assert managed is not None
         self._desired, self._managed = desired, managed
-        template = zookeeper_template(desired, managed)
+        self.template = template = zookeeper_template(desired, managed)
         for number in range(MOST):
             home = folder / f"server-{number}"
             mounted = MountedSecret(folder / f"{number}-secret")
@@ -132,6 +132,40 @@ def test_one_becomes_three_and_five_and_three_while_a_client_writes(growing: Gro
         while growing.running > 3:
             growing.one_less()
             writer.goes_on()
+    finally:
+        found = writer.stop()
+    assert writer.lost == 0, "no session ended"
+    assert len(found) == writer.written
+
+
+def test_pods_of_the_former_script_are_replaced_while_a_client_writes(growing: Growing) -> None:
+    """Before decision 64 a server read who the others are in the file that all share.
+
+    One that begins again before its restart is approved still does, when today's file is there.
+    """
+    words = f"{NUMBER} && {LOOKED_UP} && {SERVE} {FOLDER}/{CONFIG}"
+    former = {"spec": {"containers": [{"command": ["bash", "-c", words]}]}}
+    growing.tell(3, 3)
+    three = growing.servers[:3]
+    for server in three:
+        server.made_of(former)
+        server.start()
+    writer = Writer([server.plain for server in three], session_s=20)
+    try:
+        writer.goes_on()
+        three[0].stop()
+        three[0].start()
+        wait_until(lambda: mode(three[0]) in ("leader", "follower"), what="it serves again")
+        for server in three:
+            server.stop()
+            writer.goes_on()
+            server.made_of(growing.template, HERE)
+            server.start()
+            wait_until(lambda s=server: mode(s) in ("leader", "follower"), what="it serves")  # type: ignore[misc]
+            writer.goes_on()
+        growing.running = 3
+        growing.one_more()
+        writer.goes_on()
     finally:
         found = writer.stop()
     assert writer.lost == 0, "no session ended"

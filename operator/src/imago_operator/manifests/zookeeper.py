@@ -84,7 +84,7 @@ def managed_zookeeper(
 
 
 def config_text() -> str:
-    """Return zoo.cfg."""
+    """Return zoo.cfg, but for where servers are."""
     lines = [
         f"tickTime={TICK_MS}",
         "initLimit=20",
@@ -99,7 +99,7 @@ def config_text() -> str:
         "4lw.commands.whitelist=srvr,ruok,mntr",
         "admin.enableServer=false",
         "standaloneEnabled=false",
-        "reconfigEnabled=true",
+        "reconfigEnabled=false",
         # Addresses of pods change; what is looked up must be looked up again.
         "quorumListenOnAllIPs=true",
         f"fastleader.maxNotificationInterval={REPEATS_VOTE_MS}",
@@ -341,9 +341,11 @@ def config_files(
     many = numbers or ServerNumbers(*(managed.replicas,) * 3)
     name, domain = names.zookeeper(desired.name), _domain(desired)
     every = range(max(managed.replicas, many.there, many.members))
+    places = [f"{server_line(name, domain, n)}\n" for n in every]
     return {
-        CONFIG: config_text(),
-        SERVERS: "".join(f"{server_line(name, domain, n)}\n" for n in every),
+        # Servers of a template before decision 64 read from it who the others are.
+        CONFIG: config_text() + "".join(places[: many.members]),
+        SERVERS: "".join(places),
         MEMBERS: f"{many.members}\n",
         FOUNDERS: f"{many.founders}\n",
     }

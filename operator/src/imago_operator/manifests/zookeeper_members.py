@@ -53,7 +53,7 @@ known=$({CURRENT} 2> /dev/null) || known=
 grep -q "^server[.]$id=" "$known" ||
   {{ echo; sed -n "s/^server[.]$id=.*/&:observer/p" {FOLDER}/{SERVERS}; }} >> "$known"
 sed -i "/^server[.]$id=/s/;.*//" "$known"
-cp {FOLDER}/zoo.cfg {KEPT}
+sed '/^server[.]/d; s/^reconfigEnabled=.*/reconfigEnabled=true/' {FOLDER}/zoo.cfg > {KEPT}
 echo "dynamicConfigFile=$known" >> {KEPT}"""
 SUPERUSER: Final = r"""
 key=$(head -c 18 /dev/urandom | base64)
