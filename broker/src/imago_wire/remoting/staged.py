@@ -11,6 +11,8 @@ BYTES_MAX: Final = 32 << 20
 """The same of their bodies and properties."""
 SAID_BYTES_MAX: Final = 512 << 10
 """Of what a publication says: its attempts and their parts, by shard."""
+ONCE_PREFIX: Final = "imago-produce-"
+"""Of the id of a sink that publishes once."""
 SINK_SIZE_MAX: Final = 255
 """Characters of a sink's id."""
 STAGED_NAME: Final = re.compile(r"[0-9a-zA-Z_-]{1,64}")

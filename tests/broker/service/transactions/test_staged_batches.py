@@ -26,6 +26,7 @@ from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, Succession, leading_store
 from imago_wire.remoting.messages import BatchEntry
+from imago_wire.remoting.staged import ONCE_PREFIX
 
 if TYPE_CHECKING:
     from imago_log import MessageStore
@@ -267,6 +268,24 @@ def test_only_a_users_newest_sinks_are_remembered(
     assert len(kept) <= decided.SINKS_MAX, "of all users together, too"
     assert kept.size <= decided.SINKS_BYTES_MAX
     assert "s18" not in kept, "who keeps most loses first"
+
+
+def test_commands_that_publish_once_push_out_no_sink_that_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = leading(monkeypatch, SINKS_MAX=12)
+    published(world, "stream", "user m")
+    for number in range(20):
+        published(world, f"{ONCE_PREFIX}{number}", "user m", batch=0)
+    kept = {"stream", f"{ONCE_PREFIX}18", f"{ONCE_PREFIX}19"}
+    for _ in range(2):
+        assert set(world.leader.transactions.term.decided) == kept
+        assert set(world.leader.store.meta("sink")) == kept
+        world.next_leader()
+        world.confirm_log()
+    for number in range(3):
+        published(world, f"s{number}", "user m")
+    assert set(world.leader.transactions.term.decided) == {"s0", "s1", "s2"}
 
 
 def test_nothing_is_kept_of_a_publication_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 One user's sinks have bounds of their own, and where all of them together are too many the user
 goes first that keeps most: nobody's publications push out what another one's sinks have decided.
+Nor do those of commands, which publish once, push out a sink that goes on.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from imago_wire.remoting.staged import ONCE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,7 +116,9 @@ class DecidedBatches:
         return [(KIND, sink, None) for sink in silent]
 
     def _drop_oldest(self, share: _Share) -> Change:
-        oldest = next(iter(share.sinks))
+        older = list(share.sinks)[:-1]
+        oldest = next((sink for sink in older if sink.startswith(ONCE_PREFIX)), None)
+        oldest = oldest or next(iter(share.sinks))
         self._drop(oldest)
         return KIND, oldest, None
 
