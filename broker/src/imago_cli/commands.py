@@ -82,6 +82,9 @@ COMMANDS: dict[str, CommandRow] = {
     "backup": CommandRow(
         "imago_cli.backups.command", "Take, check, restore and delete backups of a cluster."
     ),
+    "mirror": CommandRow(
+        "imago_cli.mirrors.command", "Copy topics to another cluster; fail over to it, and back."
+    ),
     "operator": CommandRow("imago_cli.servers.operator", "Run clusters on Kubernetes."),
     "log": CommandRow("imago_cli.log", "Check or show a broker's files while it is stopped."),
     "config": CommandRow(

@@ -128,6 +128,10 @@ class Admin:
         """Return whether there is a group: one with settings, offsets or members."""
         return await self._driver.run(parts.group_administration.has_group(self._state, group))
 
+    async def committed_offsets(self) -> dict[str, dict[MessageQueue, int]]:
+        """Return the offsets that all groups have committed, by group and queue."""
+        return await self._driver.run(parts.group_administration.committed_offsets(self._state))
+
     async def create_group(self, config: SubscriptionGroupConfig) -> None:
         """Create or change a consumer group on every shard. HalfDoneError: not done on all."""
         await self._driver.run(parts.group_administration.create_group(self._state, config))

@@ -17,6 +17,7 @@ from imago_client.naming import check_name
 from imago_client.process import new_state
 from imago_client.rocketmq.admin import Admin
 from imago_client.rocketmq.driver import Driver
+from imago_client.rocketmq.forwarder import Forwarder
 from imago_client.rocketmq.pop_consumer import PopConsumer
 from imago_client.rocketmq.producer import Producer
 from imago_client.rocketmq.pull_consumer import PullConsumer
@@ -95,6 +96,10 @@ class Client:
         )
         self._transacting[group] = producer
         return producer
+
+    def forwarder(self, config: ProducerConfig | None = None) -> Forwarder:
+        """Return one who sends messages of another cluster on, as they are."""
+        return Forwarder(self._state, self._driver, ProducerConfig.of(config))
 
     def requester(self, config: ProducerConfig | None = None) -> Requester:
         """Return one who sends messages and waits for the replies of their consumers."""

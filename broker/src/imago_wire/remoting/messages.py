@@ -29,7 +29,7 @@ from imago_wire.records.record import StoredMessage, decode_record
 from imago_wire.remoting.scanning.twins import scan_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MESSAGES_MAX: Final = 1 << 16
 """How many messages one body may hold."""
@@ -117,6 +117,35 @@ def _with_host_bits(message: StoredMessage) -> int:
     if len(message.store_host) == HOST_V6_SIZE:
         sys_flag |= SYS_STORE_V6
     return sys_flag
+
+
+_BIRTHS: Final = "IMAGO_BORN"
+
+
+def encode_births(born_ms: Sequence[int]) -> str:
+    """Return a batch's property that says when each of its messages was born.
+
+    It is of the request, and not stored: each record has its own time. Empty: all at one time,
+    which the request's header says.
+    """
+    first = born_ms[0]
+    if all(each == first for each in born_ms):
+        return ""
+    return f"{_BIRTHS}\x01{','.join(str(each - first) for each in born_ms)}\x02"
+
+
+def decode_births(properties: bytes, first_ms: int, count: int) -> list[int] | None:
+    """Return when each message of a batch was born; None: all as its header says, or so many
+    times are not there."""
+    value = names.find(properties, _BIRTHS.encode())
+    if value is None:
+        return None
+    try:
+        found = [first_ms + int(part) for part in value.split(b",", count)]
+    except ValueError:
+        return None
+    fits = len(found) == count and all(0 <= each < 1 << 63 for each in found)
+    return found if fits else None
 
 
 def encode_batch(entries: Iterable[tuple[bytes, bytes, int]]) -> bytes:

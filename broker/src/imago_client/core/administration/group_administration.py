@@ -20,11 +20,13 @@ from imago_client.core.consuming import pulling
 from imago_client.core.effects import Request, ask_ok
 from imago_client.core.lookup import find_route
 from imago_client.errors import BrokerError, ClientError, HalfDoneError, UsageError
+from imago_client.message_queue import MessageQueue
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
 from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from imago_wire.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from imago_wire.remoting.bodies.stats import (
+    ConsumerOffsetSerializeWrapper,
     ConsumeStats,
     QueryConsumeTimeSpanBody,
     ResetOffsetBody,
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 
     from imago_client.core.effects import Operation
     from imago_client.core.state import ClientState
-    from imago_client.message_queue import MessageQueue
     from imago_wire.remoting.fields import Header
 
 
@@ -113,6 +114,19 @@ def groups(state: ClientState) -> Operation[dict[str, SubscriptionGroupConfig]]:
         wrapper = decode(SubscriptionGroupWrapper, address, body)
         found |= wrapper.subscription_group_table
     return dict(sorted(found.items()))
+
+
+def committed_offsets(state: ClientState) -> Operation[dict[str, dict[MessageQueue, int]]]:
+    """Return the offsets that all groups have committed, of all shards that have a master."""
+    found: dict[str, dict[MessageQueue, int]] = {}
+    for shard, address in (yield from masters(state)).items():
+        body = yield from body_of(state, address, RequestCode.GET_ALL_CONSUMER_OFFSET, None)
+        table = decode(ConsumerOffsetSerializeWrapper, address, body).offset_table
+        for name, queues in table.items():
+            topic, _, group = name.partition("@")
+            places = found.setdefault(group, {})
+            places |= {MessageQueue(topic, shard, int(key)): at for key, at in queues.items()}
+    return found
 
 
 def group_settings(state: ClientState, group: str) -> Operation[SubscriptionGroupConfig | None]:

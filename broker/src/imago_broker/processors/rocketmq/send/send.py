@@ -41,7 +41,7 @@ from imago_wire.record_format import properties as props
 from imago_wire.record_format.references import ALLOWED_PROPERTY
 from imago_wire.records.record import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET, offset_message_id
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.messages import BatchEntry, decode_batch
+from imago_wire.remoting.messages import BatchEntry, decode_batch, decode_births
 from imago_wire.remoting.texts.handles import RecallHandle
 
 if TYPE_CHECKING:
@@ -195,9 +195,12 @@ class SendProcessor:
             exchange.answer(rules.unknown_topic(sending.topic).reply)
             return
         try:
+            count = len(parts)
+            found = decode_births(sending.properties, sending.born_ms, count) if count > 1 else None
+            births = found or [sending.born_ms] * count
             entries = [
-                self._entry(exchange, sending, part, shape)
-                for part, shape in zip(parts, shapes, strict=True)
+                self._entry(exchange, sending, part, shape, born_ms)
+                for part, shape, born_ms in zip(parts, shapes, births, strict=True)
             ]
         except ProtocolError:
             exchange.answer(illegal_message(self._settings.current.message_bytes_max))
@@ -221,7 +224,12 @@ class SendProcessor:
             exchange.answer(refusal_reply(refusal, claimed, queue))
 
     def _entry(
-        self, exchange: Exchange, sending: Sending, part: BatchEntry, shape: Shape | None
+        self,
+        exchange: Exchange,
+        sending: Sending,
+        part: BatchEntry,
+        shape: Shape | None,
+        born_ms: int,
     ) -> Entry:
         named = sending.light
         if named and sending.waits:
@@ -239,7 +247,7 @@ class SendProcessor:
             properties=part.properties,
             flag=part.flag,
             sys_flag=sending.sys_flag & SYS_KEPT,
-            born_ms=sending.born_ms,
+            born_ms=born_ms,
             born_host=exchange.channel.born_host,
             reconsume_times=sending.reconsume_times,
             shape=shape,

@@ -19,7 +19,7 @@ from imago_wire.hot import make_entry, plain_send, scan_batch
 from imago_wire.record_format.entries import ENTRY_TAIL
 from imago_wire.record_format.sequences import split_wire, stored_property
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
-from imago_wire.remoting.messages import MESSAGES_MAX
+from imago_wire.remoting.messages import MESSAGES_MAX, decode_births
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,6 +68,8 @@ class SequencedPath:
         if read is None:
             return False
         messages, claimed, unique = read
+        count = len(messages)
+        births = decode_births(item.properties, item.born_ms, count) if item.batch else None
         tail = handle.tails[queue_id] or self._handles.tail(handle, queue_id)
         try:
             entries: list[Entry] = [
@@ -76,10 +78,12 @@ class SequencedPath:
                     body,
                     properties,
                     flag=flag,
-                    born_ms=item.born_ms,
+                    born_ms=born_ms,
                     born_host=session.born_host,
                 )
-                for body, properties, flag in messages
+                for (body, properties, flag), born_ms in zip(
+                    messages, births or [item.born_ms] * count, strict=True
+                )
             ]
         except ProtocolError:
             return False

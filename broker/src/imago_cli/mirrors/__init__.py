@@ -1,0 +1,1 @@
+"""`imago mirror`: copy topics of one cluster to another."""

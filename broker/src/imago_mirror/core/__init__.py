@@ -1,0 +1,1 @@
+"""What the mirror decides, without a socket or a clock."""
