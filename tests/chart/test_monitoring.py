@@ -149,7 +149,7 @@ def slug(title: str) -> str:
 
 def test_the_runbook_speaks_of_alerts_that_exist() -> None:
     page = (ROOT / "docs/runbook.md").read_text()
-    kinds = "Cluster|Topic|Consumer|Rebalance|Pipeline|User|Backup|ScheduledBackup"
+    kinds = "Cluster|Topic|Consumer|Rebalance|Pipeline|User|Backup|ScheduledBackup|Mirror\\b"
     said = set(re.findall(rf"\bImago(?!{kinds})[A-Z]\w+", page))
     assert said <= {rule["alert"] for rule in alerts()}
 

@@ -51,6 +51,7 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "dlq_triage",
         "rebalance",
         "backup",
+        "mirror",
     }
     assert {found["kind"] for found in OBJECTS} == {kind.name for kind in KINDS}
 

@@ -19,8 +19,8 @@ from imago_mirror.core.copying import (
 )
 from imago_mirror.core.notes import (
     NOTE_BYTES_MAX,
-    Lane,
-    Note,
+    CopiedQueue,
+    MirrorNote,
     Order,
     decode,
     decode_order,
@@ -29,7 +29,7 @@ from imago_mirror.core.notes import (
 )
 from imago_mirror.core.offsets import OffsetMap
 from imago_mirror.core.origins import HOPS_MAX, Origin, SourceQueue, producer_of, read_hops
-from imago_mirror.core.positions import Position
+from imago_mirror.core.positions import CopyPosition
 from imago_mirror.note_keeper import take
 from imago_mirror.settings import MirrorSettingsError, read_settings
 from imago_wire.record_format import properties as names
@@ -208,9 +208,9 @@ def test_a_note_is_read_as_it_was_written_and_bounded() -> None:
     map_ = OffsetMap()
     map_.note("shard-0/3@7", 5, 0, 9)
     place = QueuePlace("shard-1", 2)
-    note = Note(
+    note = MirrorNote(
         number=3, state="copying", at_ms=9, order=4, report={"lacks": {}},
-        lanes={QUEUE: Lane(place, 12, Position(1, 2, 3, 4, 5))},
+        lanes={QUEUE: CopiedQueue(place, 12, CopyPosition(1, 2, 3, 4, 5))},
         maps={("orders", place): map_},
     )  # fmt: skip
     found = decode(encode(note))
@@ -224,7 +224,7 @@ def test_a_note_is_read_as_it_was_written_and_bounded() -> None:
 def test_a_note_that_is_too_large_keeps_the_newest_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert NOTE_BYTES_MAX < 4 << 20, "brokers take no larger message"
     monkeypatch.setattr("imago_mirror.core.notes.NOTE_BYTES_MAX", 400)
-    note = Note()
+    note = MirrorNote()
     for queue in range(8):
         map_ = OffsetMap()
         for each in range(40):
@@ -239,7 +239,7 @@ def test_a_note_that_is_too_large_keeps_the_newest_parts(monkeypatch: pytest.Mon
 def test_an_order_counts_once_and_the_newest_alone() -> None:
     assert decode_order(encode_order(Order(7, "failed-over"))) == Order(7, "failed-over")
     assert decode_order(b'{"order": 7, "state": "gone"}') is None
-    note = Note(order=5, report={"lacks": {}})
+    note = MirrorNote(order=5, report={"lacks": {}})
     assert not take(note, [Order(5, "failed-over")])
     assert take(note, [Order(8, "copying"), Order(9, "failed-over")])
     assert (note.state, note.order, note.report) == ("failed-over", 9, {})

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_mirror.core.groups import TargetQueue, new_offsets
-from imago_mirror.core.offsets import NEEDS_MAX, PARTS_MAX, Need, OffsetMap, Part
+from imago_mirror.core.offsets import NEEDS_MAX, PARTS_MAX, CopiedRange, OffsetMap, Part
 from imago_testing.searching import examples
 
 LOCAL = ""
@@ -91,7 +91,7 @@ def test_one_run_is_one_part() -> None:
     for first in range(0, 1000, 10):
         map_.note("a", 5 + first, first, 10)
     map_.note("a", 5, 0, 1000)  # said again, as after a restart
-    assert map_.parts == (Part(0, 1000, (Need("a", 5, 1005),)),)
+    assert map_.parts == (Part(0, 1000, (CopiedRange("a", 5, 1005),)),)
 
 
 def test_parts_are_bounded_and_what_was_joined_is_passed_as_a_whole() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from imago_broker.core.puts.sequencing import UNKNOWN, Numbers, ProducerState, Verdict, judge
 from imago_mirror.core.copying import Copies, Tail
 from imago_mirror.core.origins import Origin, SourceQueue, producer_of
-from imago_mirror.core.positions import Position, resume
+from imago_mirror.core.positions import CopyPosition, resume
 from imago_testing.searching import examples
 from imago_wire.remoting.messages import BatchEntry
 
@@ -65,11 +65,11 @@ class PlayedMirrors:
         # With gaps: what came from the target is not copied.
         self.source = [each for each in range(60) if self.rng.random() > 0.1]
         self.target = PlayedTarget()
-        self.noted: Position | None = None
+        self.noted: CopyPosition | None = None
         self.late: list[tuple[tuple[int, ...], int, int]] = []
         """What killed ones still had on their way."""
 
-    def begin(self, noted: Position | None, *, refused: bool = False) -> Position:
+    def begin(self, noted: CopyPosition | None, *, refused: bool = False) -> CopyPosition:
         """Do as the copier does: look at the target's end, and go on."""
         end = len(self.target.stored)
         known = noted is not None and noted.floor <= end
@@ -82,7 +82,9 @@ class PlayedMirrors:
         )
         return position.anew() if refused and same else position
 
-    def send(self, position: Position, size: int, *, answer_lost: bool = False) -> Position | None:
+    def send(
+        self, position: CopyPosition, size: int, *, answer_lost: bool = False
+    ) -> CopyPosition | None:
         """Return the position behind a batch; None: all is copied."""
         wanted = [each for each in self.source if each >= max(position.next, position.copied)]
         batch = tuple(wanted[:size])
@@ -123,7 +125,7 @@ class PlayedMirrors:
     def finish(self) -> None:
         for each in self.late:
             self.target.put(*each)
-        position: Position | None = self.begin(self.noted)
+        position: CopyPosition | None = self.begin(self.noted)
         while position is not None:
             position = self.send(position, 7)
 
@@ -142,7 +144,7 @@ def test_whatever_happens_each_message_is_there_once_and_in_order(seed: int) -> 
 
 
 def test_a_source_that_deleted_messages_begins_a_new_epoch_and_counts_them() -> None:
-    noted = Position(10, 10, 5, 10, 10)
+    noted = CopyPosition(10, 10, 5, 10, 10)
     position = resume(noted, None, 15, 10)
     assert (position.next, position.copied, position.lost) == (15, 15, 5)
     assert (position.epoch, position.number) == (6, 0)
@@ -150,7 +152,7 @@ def test_a_source_that_deleted_messages_begins_a_new_epoch_and_counts_them() -> 
 
 
 def test_what_the_tail_says_counts_and_what_came_from_the_target_is_looked_at_again() -> None:
-    noted = Position(10, 10, 5, 10, 40)
+    noted = CopyPosition(10, 10, 5, 10, 40)
     tail = Tail(Origin(QUEUE, 29), 5, 24, 60)
     position = resume(noted, tail, 0, 61)
-    assert position == Position(10, 30, 5, 25, 61)
+    assert position == CopyPosition(10, 30, 5, 25, 61)

@@ -11,7 +11,7 @@ from imago_client.errors import BrokerError, ClientError
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import PullStatus, SendStatus
 from imago_mirror.core.copying import Copies, Numbering, Returned, Tail, steps, tails
-from imago_mirror.core.positions import Position, resume
+from imago_mirror.core.positions import CopyPosition, resume
 from imago_mirror.troubles import SOURCE, TARGET
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from imago_client.received import Pulled
     from imago_client.rocketmq.forwarder import Forwarder
     from imago_client.rocketmq.pull_consumer import PullConsumer
-    from imago_mirror.core.notes import Lane
+    from imago_mirror.core.notes import CopiedQueue
     from imago_mirror.core.offsets import OffsetMap
     from imago_mirror.core.origins import SourceQueue
     from imago_mirror.knowledge import Knowledge
-    from imago_mirror.troubles import Troubles
+    from imago_mirror.troubles import MirrorTroubles
 
 POLL_S: Final = 15.0
 PULLED_MESSAGES_MAX: Final = 1000
@@ -60,7 +60,11 @@ class Ends:
     """Both sides, as all queues use them."""
 
     def __init__(
-        self, source: PullConsumer, target: PullConsumer, forwarder: Forwarder, troubles: Troubles
+        self,
+        source: PullConsumer,
+        target: PullConsumer,
+        forwarder: Forwarder,
+        troubles: MirrorTroubles,
     ) -> None:
         self.source, self.target, self.forwarder = source, target, forwarder
         self.troubles = troubles
@@ -85,7 +89,7 @@ class QueueCopier:
         self._stopping = asyncio.Event()
 
     @property
-    def _lane(self) -> Lane:
+    def _lane(self) -> CopiedQueue:
         return self._knowledge.note.lanes[self.queue]
 
     @property
@@ -130,7 +134,7 @@ class QueueCopier:
         with self._ends.troubles.at(TARGET, self._subject):
             bounds = await self._bounds(self._ends.target, self._to)
             first, end = bounds.queues[self._to.queue_id]
-            noted: Position | None = lane.position
+            noted: CopyPosition | None = lane.position
             if lane.position.floor < 0:
                 noted = None  # nothing is known of it
             elif lane.target_incarnation != life_of(bounds):
@@ -258,7 +262,7 @@ class QueueCopier:
         self._moved(self._lane.position.acknowledged(copies, result.offset))
         self._knowledge.copied(self.queue.topic, count)
 
-    def _moved(self, position: Position) -> None:
+    def _moved(self, position: CopyPosition) -> None:
         if position.lost > self._lane.position.lost:
             text = (
                 f"{position.lost - self._lane.position.lost} messages before offset"
@@ -286,5 +290,5 @@ class QueueCopier:
             await self._stopped_within(0.2)
 
 
-def _same(one: Position, other: Position) -> bool:
+def _same(one: CopyPosition, other: CopyPosition) -> bool:
     return (one.copied, one.epoch, one.number) == (other.copied, other.epoch, other.number)

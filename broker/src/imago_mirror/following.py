@@ -9,10 +9,10 @@ from imago_client.errors import ClientError, NoRouteError
 from imago_client.message_queue import MessageQueue
 from imago_mirror.copier import Ends, life_of
 from imago_mirror.core.assignment import QueuePlace, assign, queues_wanted
-from imago_mirror.core.notes import TOPIC_PREFIX, Lane
+from imago_mirror.core.notes import TOPIC_PREFIX, CopiedQueue
 from imago_mirror.core.origins import SourceQueue
-from imago_mirror.core.positions import Position
-from imago_mirror.troubles import SOURCE, TARGET, Troubles
+from imago_mirror.core.positions import CopyPosition
+from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
 from imago_wire.errors import ProtocolError
 from imago_wire.system_topics import SYSTEM_TOPICS, is_system
 
@@ -32,7 +32,7 @@ _TYPES_THAT_STAY: Final = ("LITE", "PRIORITY")
 """Brokers choose the queue of their messages themselves."""
 
 
-class Following:
+class TopicFollowing:
     """Looks at the topics of both sides, and notes a lane for each source queue."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Following:
         clients: tuple[Client, Client],
         ends: Ends,
         knowledge: Knowledge,
-        troubles: Troubles,
+        troubles: MirrorTroubles,
     ) -> None:
         self._settings, self._ends, self._knowledge = settings, ends, knowledge
         self._source, self._target = clients
@@ -185,10 +185,10 @@ class Following:
                 continue
             self.changed = True
             if lane is None:
-                lanes[queue] = Lane(place, 0, Position(0, 0, 0, 0, -1))
+                lanes[queue] = CopiedQueue(place, 0, CopyPosition(0, 0, 0, 0, -1))
                 continue
             end = await self._ends.target.max_offset(MessageQueue(topic, *place))
             position = lane.position.anew()._replace(floor=end)
-            lanes[queue] = Lane(
+            lanes[queue] = CopiedQueue(
                 place, self._knowledge.target_incarnations.get((topic, place.shard), 0), position
             )

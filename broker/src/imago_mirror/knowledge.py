@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from imago_mirror.core.assignment import QueuePlace
-from imago_mirror.core.notes import Note
+from imago_mirror.core.notes import MirrorNote
 from imago_mirror.core.offsets import OffsetMap
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Knowledge:
     """Belongs to one event loop."""
 
-    def __init__(self, note: Note | None = None) -> None:
-        self.note = note or Note()
+    def __init__(self, note: MirrorNote | None = None) -> None:
+        self.note = note or MirrorNote()
         self.ends: dict[SourceQueue, int] = {}
         """Where the source's queues ended when that was last seen."""
         self.target_incarnations: dict[tuple[str, str], int] = {}

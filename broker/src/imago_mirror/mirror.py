@@ -12,12 +12,12 @@ from imago_client import Client, ProducerConfig
 from imago_client.errors import ClientError, NoRouteError
 from imago_client.message_queue import MessageQueue
 from imago_mirror.copier import Ends, QueueCopier
-from imago_mirror.core.notes import COPYING, FAILED_OVER, TOPIC_PREFIX, Note
-from imago_mirror.following import Following
+from imago_mirror.core.notes import COPYING, FAILED_OVER, TOPIC_PREFIX, MirrorNote
+from imago_mirror.following import TopicFollowing
 from imago_mirror.knowledge import Knowledge
 from imago_mirror.note_keeper import NoteKeeper, take
 from imago_mirror.translating import Translating
-from imago_mirror.troubles import SOURCE, TARGET, Troubles
+from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
 from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ _KEPT_MS: Final = 3_600_000
 """A note is written again after so long, for the target not to delete the last one."""
 
 
-class Mirror:
+class RunningMirror:
     """Copies as long as `run` runs."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self.settings = settings
-        self.troubles = Troubles()
+        self.troubles = MirrorTroubles()
         self.knowledge = Knowledge()
         self._source, self._target = Client(settings.source), Client(settings.target)
         group = TOPIC_PREFIX + settings.name
@@ -58,7 +58,7 @@ class Mirror:
         )
         self._keeper = NoteKeeper(self._target, settings.name)
         both = self._source, self._target
-        self._following = Following(settings, both, self._ends, self.knowledge, self.troubles)
+        self._following = TopicFollowing(settings, both, self._ends, self.knowledge, self.troubles)
         self._translating = Translating(settings, both, self._ends, self.knowledge, self.troubles)
         self._copiers: dict[SourceQueue, tuple[QueueCopier, asyncio.Task[None]]] = {}
         self._kept: Any = None
@@ -132,7 +132,7 @@ class Mirror:
         with self.troubles.at(TARGET, "notes"):
             note = await self._keeper.read()
         self.troubles.end("notes")
-        self.knowledge.note = note or Note()
+        self.knowledge.note = note or MirrorNote()
         if self.settings.state is not None:
             self.knowledge.note.state = self.settings.state
         self.begun = True

@@ -9,7 +9,7 @@ from imago_client import Message
 from imago_client.errors import ClientError, TryAgainError
 from imago_mirror.core.notes import (
     TOPIC_PREFIX,
-    Note,
+    MirrorNote,
     Order,
     decode,
     decode_order,
@@ -47,7 +47,7 @@ class NoteKeeper:
             raise ClientError("the target's brokers do not tell their cluster; are they Imago's?")
         return end.cluster_id, queue
 
-    async def read(self, *, pending: bool = True) -> Note | None:
+    async def read(self, *, pending: bool = True) -> MirrorNote | None:
         """Return the newest note, and begin to look for orders behind it.
 
         `pending`: as it will be once the orders are taken that nobody has carried out yet.
@@ -58,7 +58,7 @@ class NoteKeeper:
                 f"topic {self.topic}: not all of its queues can be read now, and the newest note"
                 " may be in one of the others"
             )
-        newest: Note | None = None
+        newest: MirrorNote | None = None
         orders: list[Order] = []
         for queue in queues:
             bodies, end = await self._bodies(queue)
@@ -103,7 +103,7 @@ class NoteKeeper:
             self._ends[queue] = at
         return found
 
-    async def write(self, note: Note) -> None:
+    async def write(self, note: MirrorNote) -> None:
         """Keep a note."""
         note.number += 1
         note.at_ms = time.time_ns() // 1_000_000
@@ -114,7 +114,7 @@ class NoteKeeper:
         await self._producer.send(Message(self.topic, encode_order(order)))
 
 
-def take(note: Note, orders: list[Order]) -> bool:
+def take(note: MirrorNote, orders: list[Order]) -> bool:
     """Have the note say what the newest of the orders says; whether one was newer than it."""
     newest = max(orders, default=None)
     if newest is None or newest.number <= note.order:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_client.config import ClientConfig, parse_addresses
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?\Z")
 _PLACE_KEYS: Final = (
-    "bootstrap", "user", "password_file", "tls_ca_file", "tls_certificate_file", "tls_key_file",
+    "bootstrap", "user", "user_file", "password_file", "tls_ca_file", "tls_certificate_file",
+    "tls_key_file",
 )  # fmt: skip
 _MIRROR_KEYS: Final = ("name", "topics", "groups", "state", "listen")
 IN_FLIGHT: Final = 1 << 16
@@ -128,6 +130,11 @@ def _place(found: Mapping[str, Any], name: str) -> ClientConfig:
     section = dict(_section(found, name))
     _only(f"{name}.", section, _PLACE_KEYS)
     given = {key: value for key, value in section.items() if value != ""}
+    if (file := given.pop("user_file", None)) is not None:
+        try:
+            given["user"] = Path(str(file)).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise MirrorSettingsError(f"{name}.user_file: {file}: {error}") from None
     try:
         return ClientConfig(
             **given | {"bootstrap": parse_addresses(given.get("bootstrap", ""))},

@@ -6,10 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from imago_mirror.mirror import Mirror
+    from imago_mirror.mirror import RunningMirror
 
 
-def status(mirror: Mirror) -> dict[str, Any]:
+def status(mirror: RunningMirror) -> dict[str, Any]:
     """Return everything that can be asked."""
     known = mirror.knowledge
     topics: dict[str, dict[str, Any]] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imago_mirror.copier import Ends
     from imago_mirror.knowledge import Knowledge
     from imago_mirror.settings import MirrorSettings
-    from imago_mirror.troubles import Troubles
+    from imago_mirror.troubles import MirrorTroubles
     from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
 
 
@@ -33,7 +33,7 @@ class Translating:
         clients: tuple[Client, Client],
         ends: Ends,
         knowledge: Knowledge,
-        troubles: Troubles,
+        troubles: MirrorTroubles,
     ) -> None:
         self._settings, self._knowledge, self._troubles = settings, knowledge, troubles
         self._source, self._target = clients

@@ -55,7 +55,7 @@ class Trouble:
         return _CURES.get(self.reason, "")
 
 
-class Troubles:
+class MirrorTroubles:
     """Those that there are now. Each is logged once when it comes, and once when it has gone."""
 
     def __init__(self) -> None:

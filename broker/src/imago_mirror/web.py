@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from imago_mirror.telling import metrics, page, status
 
 if TYPE_CHECKING:
-    from imago_mirror.mirror import Mirror
+    from imago_mirror.mirror import RunningMirror
 
 REQUEST_BYTES_MAX: Final = 8 << 10
 CONNECTIONS_MAX: Final = 32
@@ -21,7 +21,7 @@ _REQUEST_S: Final = 5.0
 class MirrorWeb:
     """Says how the mirror is, to whoever asks: nothing secret is in it, and nothing changes."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: RunningMirror) -> None:
         self._mirror = mirror
         self._open = 0
 

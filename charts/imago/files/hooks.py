@@ -26,6 +26,7 @@ KINDS: Final = (
     "imagorebalances",
     "imagobackups",
     "imagoscheduledbackups",
+    "imagomirrors",
     "imagopipelines",
 )
 CLUSTER: Final[dict[str, Any]] = {

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.brokers.http import BrokerHttp
+from imago_operator.brokers.mirrors import MirrorTeller
 from imago_operator.brokers.reach import BrokerFinder
 from imago_operator.events import Recorder
 from imago_operator.kube.access import exists, may
@@ -28,6 +29,7 @@ from imago_operator.reconcile import Context, Reconciler
 from imago_operator.reconcilers.backup import BackupReconciler, ScheduledBackupReconciler
 from imago_operator.reconcilers.cluster import ClusterReconciler
 from imago_operator.reconcilers.group import GroupReconciler
+from imago_operator.reconcilers.mirror import MirrorReconciler
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
@@ -75,6 +77,7 @@ RECONCILERS: Final[tuple[Callable[[Context], Reconciler], ...]] = (
     RebalanceReconciler,
     BackupReconciler,
     ScheduledBackupReconciler,
+    MirrorReconciler,
     _users,
 )
 """One line for each kind."""
@@ -138,6 +141,7 @@ class Operator:
         self.context = Context(
             kube=self.kube,
             brokers=BrokerFinder(self.kube, http),
+            mirrors=MirrorTeller(http),
             operator=settings.operator,
             now=now,
             leading=self.leadership.check,

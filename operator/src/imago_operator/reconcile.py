@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from imago_operator.errors import RetryError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
@@ -78,6 +80,11 @@ class BrokerDirectory(Protocol):
         """Return the same, where the manifests of its pods are known already."""
 
 
+async def nobody_tells(address: str, port: int) -> Mapping[str, Any]:
+    """Stand for mirrors where there are none."""
+    raise RetryError(f"{address}:{port}: nobody asks", delay_s=60.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What every reconciler gets."""
@@ -85,6 +92,8 @@ class Context:
     kube: KubePort
     brokers: BrokerDirectory
     operator: OperatorInfo
+    mirrors: Callable[[str, int], Awaitable[Mapping[str, Any]]] = nobody_tells
+    """What a mirror's process, at an address and a port, says of itself. RetryError: nothing."""
     now: Callable[[], datetime]
     """Now, with a zone."""
     leading: Callable[[], None]

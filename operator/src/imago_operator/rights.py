@@ -64,6 +64,7 @@ KINDS: Final = (
     "imagorebalances",
     "imagobackups",
     "imagoscheduledbackups",
+    "imagomirrors",
     "imagopipelines",
 )
 _N, _P = Where.NAMESPACE, Where.PIPELINES
@@ -132,6 +133,7 @@ RIGHTS: Final[tuple[Right, ...]] = (
         "whether another installation, which a cluster names as its own, still lives",
     ),
     Right(_N, "", ("events",), APPLY, "what happened, for people"),
+    Right(_N, "apps", ("deployments",), ("list", *APPLY), "processes of mirrors"),
     Right(_N, "apps", ("statefulsets",), (*SEE, *APPLY, "delete"), "a shard each"),
     Right(
         _N,

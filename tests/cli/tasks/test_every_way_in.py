@@ -121,8 +121,8 @@ COMMANDS: Final[dict[str, str]] = {
 }
 """Commands about the whole cluster: each names the shard that is away, and ends with 1."""
 OTHERS: Final = re.compile(
-    r"(up|down|demo|backup \w+|security init|produce|request|profile \w+|bench|broker|namesrv"
-    r"|operator"
+    r"(up|down|demo|backup \w+|mirror \w+|security init|produce|request|profile \w+|bench"
+    r"|broker|namesrv|operator"
     r"|log \w+|config (show|defaults|convert)|doctor|spark|java-home)$"
     r"|shard (handover|elect|drain|undrain|drained|remove)$|metaq "
     r"|(apply|topic (move|spread)|group mode|message (resend|recall|trace))$|user (?!allow)"

@@ -16,7 +16,7 @@ from imago_cli.output import print_json, print_line, print_table, say
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from imago_mirror.core.notes import Note
+    from imago_mirror.core.notes import MirrorNote
     from imago_mirror.settings import MirrorSettings
 
 ANSWER_S: Final = 20.0
@@ -66,13 +66,13 @@ async def _run(settings: MirrorSettings) -> None:
     import asyncio
     import signal
 
-    from imago_mirror.mirror import Mirror
+    from imago_mirror.mirror import RunningMirror
     from imago_mirror.web import MirrorWeb
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    mirror = Mirror(settings)
+    mirror = RunningMirror(settings)
     web = None
     if settings.port:
         try:
@@ -173,7 +173,7 @@ def _asked(settings: MirrorSettings) -> dict[str, Any] | None:
     return found if found.get("name") == settings.name else None
 
 
-def _noted(settings: MirrorSettings, note: Note) -> dict[str, Any]:
+def _noted(settings: MirrorSettings, note: MirrorNote) -> dict[str, Any]:
     topics: dict[str, dict[str, Any]] = {}
     for queue, lane in note.lanes.items():
         topic = topics.setdefault(queue.topic, {"queues": 0, "expired": 0})
@@ -218,7 +218,7 @@ def _print(found: dict[str, Any]) -> None:
         say(f"{each['reason']} ({each['subject']}): {each['message']}. {each['cure']}")
 
 
-def _ordered(settings: MirrorSettings, state: str) -> Note:
+def _ordered(settings: MirrorSettings, state: str) -> MirrorNote:
     """Give an order, and return the note in which it is carried out."""
     if settings.state is not None:
         raise CommandUsageError(
@@ -227,7 +227,7 @@ def _ordered(settings: MirrorSettings, state: str) -> Note:
         )
     number = time.time_ns() // 1_000_000
 
-    async def order(keeper: Any) -> Note | None:
+    async def order(keeper: Any) -> MirrorNote | None:
         import asyncio
 
         from imago_mirror.core.notes import Order
@@ -252,24 +252,24 @@ def _ordered(settings: MirrorSettings, state: str) -> Note:
     return note if note is not None else _done_here(settings)
 
 
-def _is_fresh(note: Note) -> bool:
+def _is_fresh(note: MirrorNote) -> bool:
     return time.time_ns() // 1_000_000 - note.at_ms < 2 * 3_600_000
 
 
-def _is_done(note: Note, order: Any) -> bool:
+def _is_done(note: MirrorNote, order: Any) -> bool:
     return note.order >= order.number and (note.state != "failed-over" or bool(note.report))
 
 
-def _done_here(settings: MirrorSettings) -> Note:
+def _done_here(settings: MirrorSettings) -> MirrorNote:
     """Run the mirror in this process until it has done what it was ordered."""
     import asyncio
 
-    from imago_mirror.mirror import Mirror
+    from imago_mirror.mirror import RunningMirror
 
     say(f"No mirror {settings.name} answers: done here.")
 
-    async def until_done() -> Note:
-        mirror, stop = Mirror(settings), asyncio.Event()
+    async def until_done() -> MirrorNote:
+        mirror, stop = RunningMirror(settings), asyncio.Event()
         running = asyncio.create_task(mirror.run(stop))
         changed = asyncio.create_task(mirror.changed.wait())
         await asyncio.wait((running, changed), timeout=_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -285,21 +285,21 @@ def _done_here(settings: MirrorSettings) -> Note:
         return asyncio.run(until_done())
 
 
-async def _read(keeper: Any, *, pending: bool = True) -> Note | None:
+async def _read(keeper: Any, *, pending: bool = True) -> MirrorNote | None:
     await keeper.ensure()
-    note: Note | None = await keeper.read(pending=pending)
+    note: MirrorNote | None = await keeper.read(pending=pending)
     return note
 
 
-def _with_keeper(settings: MirrorSettings, work: Any) -> Note | None:
+def _with_keeper(settings: MirrorSettings, work: Any) -> MirrorNote | None:
     import asyncio
 
     from imago_client import Client
     from imago_mirror.note_keeper import NoteKeeper
 
-    async def working() -> Note | None:
+    async def working() -> MirrorNote | None:
         async with Client(settings.target) as client:
-            found: Coroutine[Any, Any, Note | None] = work(NoteKeeper(client, settings.name))
+            found: Coroutine[Any, Any, MirrorNote | None] = work(NoteKeeper(client, settings.name))
             return await found
 
     with client_errors():

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from imago_mirror.core.assignment import QueuePlace
-from imago_mirror.core.offsets import Need, OffsetMap, Part
+from imago_mirror.core.offsets import CopiedRange, OffsetMap, Part
 from imago_mirror.core.origins import SourceQueue
-from imago_mirror.core.positions import Position
+from imago_mirror.core.positions import CopyPosition
 
 TOPIC_PREFIX: Final = "imago-mirror-"
 NOTE_BYTES_MAX: Final = 3 << 20
@@ -30,22 +30,22 @@ STATES: Final = (COPYING, SUSPENDED, FAILED_OVER)
 
 
 @dataclass(slots=True)
-class Lane:
+class CopiedQueue:
     """What is known of one source queue, and of its place at the target."""
 
     target: QueuePlace
     target_incarnation: int
-    position: Position
+    position: CopyPosition
 
 
 @dataclass(slots=True)
-class Note:
+class MirrorNote:
     """All that a mirror knows."""
 
     number: int = 0
     """Of the note: the greatest one counts."""
     state: str = COPYING
-    lanes: dict[SourceQueue, Lane] = field(default_factory=dict)
+    lanes: dict[SourceQueue, CopiedQueue] = field(default_factory=dict)
     maps: dict[tuple[str, QueuePlace], OffsetMap] = field(default_factory=dict)
     """By topic and queue of the target."""
     at_ms: int = 0
@@ -55,7 +55,7 @@ class Note:
     """Number of the last order that was taken."""
 
 
-def encode(note: Note) -> bytes:
+def encode(note: MirrorNote) -> bytes:
     """Return the note as a message's body."""
     parts_max: int | None = None
     while True:
@@ -65,7 +65,7 @@ def encode(note: Note) -> bytes:
         parts_max = 16 if parts_max is None else parts_max // 2
 
 
-def _to_json(note: Note, parts_max: int | None) -> dict[str, Any]:
+def _to_json(note: MirrorNote, parts_max: int | None) -> dict[str, Any]:
     return {
         "note": note.number,
         "state": note.state,
@@ -87,24 +87,26 @@ def _newest(parts: tuple[Part, ...], parts_max: int | None) -> tuple[Part, ...]:
     return parts if parts_max is None else parts[max(0, len(parts) - parts_max) :]
 
 
-def decode(data: bytes) -> Note | None:
+def decode(data: bytes) -> MirrorNote | None:
     """Return a note; None: it is none."""
     try:
         inflater = zlib.decompressobj()
         found = json.loads(inflater.decompress(data, INFLATED_BYTES_MAX))
-        return Note(
+        return MirrorNote(
             number=int(found["note"]),
             state=str(found["state"]),
             at_ms=int(found["at"]),
             report=dict(found["report"]),
             order=int(found["order"]),
             lanes={
-                SourceQueue(*row[:5]): Lane(QueuePlace(*row[5:7]), row[7], Position(*row[8:]))
+                SourceQueue(*row[:5]): CopiedQueue(
+                    QueuePlace(*row[5:7]), row[7], CopyPosition(*row[8:])
+                )
                 for row in found["lanes"]
             },
             maps={
                 (topic, QueuePlace(shard, queue_id)): OffsetMap(
-                    Part(first, end, tuple(Need(*need) for need in needs))
+                    Part(first, end, tuple(CopiedRange(*need) for need in needs))
                     for first, end, needs in parts
                 )
                 for topic, shard, queue_id, parts in found["maps"]

@@ -24,7 +24,7 @@ NEEDS_MAX: Final = 64
 """Source queues in one part."""
 
 
-class Need(NamedTuple):
+class CopiedRange(NamedTuple):
     """Messages of a source queue, from `first` to before `end`."""
 
     queue: str
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
     first: int
     end: int
-    needs: tuple[Need, ...]
+    needs: tuple[CopiedRange, ...]
 
     @property
     def is_exact(self) -> bool:
@@ -68,7 +68,7 @@ class OffsetMap:
             return
         limit = self._parts[at].first if at < len(self._parts) else target + count
         fits = min(count, limit - target)
-        made = Part(target, target + fits, (Need(queue, source, source + fits),))
+        made = Part(target, target + fits, (CopiedRange(queue, source, source + fits),))
         joined = None if before is None else _exactly(before, made)
         if joined is None:
             self._parts.insert(at, made)
@@ -135,10 +135,12 @@ def _roughly(one: Part, other: Part) -> Part | None:
     """Return both as one part that is passed as a whole; None: something lies in between."""
     if one.end != other.first:
         return None
-    needs: dict[str, Need] = {}
+    needs: dict[str, CopiedRange] = {}
     for need in (*one.needs, *other.needs):
         had = needs.get(need.queue, need)
-        needs[need.queue] = Need(need.queue, min(had.first, need.first), max(had.end, need.end))
+        needs[need.queue] = CopiedRange(
+            need.queue, min(had.first, need.first), max(had.end, need.end)
+        )
     if len(needs) > NEEDS_MAX:
         return None
     return Part(one.first, other.end, tuple(needs.values()))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_mirror.core.copying import Copies, Tail
 
 
-class Position(NamedTuple):
+class CopyPosition(NamedTuple):
     """Of one source queue in the target queue that its copies go to."""
 
     next: int
@@ -38,11 +38,11 @@ class Position(NamedTuple):
     lost: int = 0
     """Messages that the source deleted before they were copied."""
 
-    def passed(self, end: int, store_ms: int) -> Position:
+    def passed(self, end: int, store_ms: int) -> CopyPosition:
         """Return the position behind messages that are not to be copied."""
         return self._replace(next=max(self.next, end), store_ms=store_ms or self.store_ms)
 
-    def acknowledged(self, copies: Copies, target_offset: int) -> Position:
+    def acknowledged(self, copies: Copies, target_offset: int) -> CopyPosition:
         """Return the position once the target has them."""
         count = len(copies.entries)
         return self._replace(
@@ -53,7 +53,7 @@ class Position(NamedTuple):
             store_ms=copies.store_ms,
         )
 
-    def expired(self, first: int) -> Position:
+    def expired(self, first: int) -> CopyPosition:
         """Return the position where the source has nothing before `first` any more."""
         if first <= self.next:
             return self
@@ -61,7 +61,7 @@ class Position(NamedTuple):
         position = self._replace(next=first, copied=max(first, self.copied), lost=self.lost + lost)
         return position.anew() if lost else position
 
-    def anew(self) -> Position:
+    def anew(self) -> CopyPosition:
         """Return the same place in a new epoch.
 
         The next one, and none by a clock: two mirrors that come to it begin the same one.
@@ -69,14 +69,14 @@ class Position(NamedTuple):
         return self._replace(epoch=self.epoch + 1, number=0)
 
 
-def begin(first: int, target_end: int) -> Position:
+def begin(first: int, target_end: int) -> CopyPosition:
     """Return the position of a queue of which nothing was copied."""
-    return Position(first, first, 0, 0, target_end)
+    return CopyPosition(first, first, 0, 0, target_end)
 
 
 def resume(
-    noted: Position | None, tail: Tail | None, source_first: int, target_end: int
-) -> Position:
+    noted: CopyPosition | None, tail: Tail | None, source_first: int, target_end: int
+) -> CopyPosition:
     """Return where to go on.
 
     `noted` is what was known when the target's queue ended at its `floor`; `tail` the last copy at

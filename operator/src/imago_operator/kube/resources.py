@@ -52,6 +52,7 @@ RESOURCES: Final[Mapping[str, ResourceKind]] = _table(
     ResourceKind("Service", "v1", "services"),
     ResourceKind("ServiceAccount", "v1", "serviceaccounts"),
     ResourceKind("ControllerRevision", "apps/v1", "controllerrevisions"),
+    ResourceKind("Deployment", "apps/v1", "deployments"),
     ResourceKind("StatefulSet", "apps/v1", "statefulsets"),
     ResourceKind("Job", "batch/v1", "jobs"),
     ResourceKind("CronJob", "batch/v1", "cronjobs"),

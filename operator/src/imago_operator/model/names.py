@@ -16,6 +16,7 @@ PIPELINE_LABEL: Final = f"{GROUP}/pipeline"
 USER_LABEL: Final = f"{GROUP}/user"
 SCHEDULE_LABEL: Final = f"{GROUP}/scheduled-by"
 """Of an ImagoBackup: the ImagoScheduledBackup that has made it."""
+MIRROR_LABEL: Final = f"{GROUP}/mirror"
 ROLE_LABEL: Final = f"{GROUP}/role"
 """Of pods, for Services and selectors. Nothing is ever decided by it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.reasons import cluster, contents, pipeline
+from imago_operator.reasons import cluster, contents, mirror, pipeline
 
 if TYPE_CHECKING:
     from imago_operator.reasons.model import Happening, Reason
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 REASONS: Final[tuple[Reason, ...]] = (
     *cluster.REASONS,
     *contents.REASONS,
+    *mirror.REASONS,
     *pipeline.REASONS,
 )
 EVENTS: Final[tuple[Happening, ...]] = (*cluster.EVENTS, *contents.EVENTS)

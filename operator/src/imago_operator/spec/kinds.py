@@ -12,7 +12,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from imago_operator.errors import InvalidError
-from imago_operator.spec import backup, group, pipeline, rebalance, rules, topic, user, user_rules
+from imago_operator.spec import (
+    backup,
+    group,
+    mirror,
+    pipeline,
+    rebalance,
+    rules,
+    topic,
+    user,
+    user_rules,
+)
 from imago_operator.spec.backup import (
     BackupSpec,
     BackupStatus,
@@ -31,6 +41,7 @@ from imago_operator.spec.cluster import (
 from imago_operator.spec.cluster.cluster import ClusterSpec
 from imago_operator.spec.cluster.cluster_status import ClusterStatus
 from imago_operator.spec.group import GroupSpec, GroupStatus
+from imago_operator.spec.mirror import MirrorSpec, MirrorStatus
 from imago_operator.spec.pipeline import PipelineSpec, PipelineStatus
 from imago_operator.spec.rebalance import RebalanceSpec, RebalanceStatus
 from imago_operator.spec.schema.build import build
@@ -223,6 +234,16 @@ SCHEDULED_BACKUP: Final = Kind(
     columns=backup.SCHEDULE_COLUMNS,
     rules=rules.SCHEDULED_BACKUP,
 )
+MIRROR: Final = Kind(
+    name="ImagoMirror",
+    plural="imagomirrors",
+    short="imm",
+    doc="Topics of a cluster, copied to another one as messages come.",
+    spec=MirrorSpec,
+    status=MirrorStatus,
+    columns=mirror.COLUMNS,
+    rules=mirror.RULES,
+)
 PIPELINE: Final = Kind(
     name="ImagoPipeline",
     plural="imagopipelines",
@@ -242,5 +263,6 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
     REBALANCE,
     BACKUP,
     SCHEDULED_BACKUP,
+    MIRROR,
     PIPELINE,
 )

@@ -9,7 +9,7 @@ from typing import Any, Final
 CLUSTER, TOPIC, GROUP = "ImagoCluster", "ImagoTopic", "ImagoConsumerGroup"
 REBALANCE, PIPELINE = "ImagoRebalance", "ImagoPipeline"
 USER = "ImagoUser"
-BACKUP, SCHEDULED = "ImagoBackup", "ImagoScheduledBackup"
+BACKUP, SCHEDULED, MIRROR = "ImagoBackup", "ImagoScheduledBackup", "ImagoMirror"
 REMOVED: Final = None
 """As a value: the field is taken away."""
 
@@ -34,6 +34,11 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     },
     BACKUP: {"clusterRef": {"name": "demo"}},
     SCHEDULED: {"clusterRef": {"name": "demo"}, "schedule": "15 2 * * *"},
+    MIRROR: {
+        "source": {"clusterRef": {"name": "demo"}},
+        "target": {"bootstrap": "b.example:9876", "secretName": "mirror-at-b"},
+        "topics": ["orders", "pay-.*"],
+    },
     REBALANCE: {"clusterRef": {"name": "demo"}, "mode": "Drain", "shards": [1]},
     PIPELINE: {
         "clusterRef": {"name": "demo"},
@@ -139,4 +144,16 @@ BAD_BACKUPS: Final[tuple[BadEdit, ...]] = (
     rule(SCHEDULED, "timeZone is a name", {"spec.timeZone": "Europe Berlin"}),
     edit(SCHEDULED, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
     schema(SCHEDULED, "spec.retention.keep", {"spec.retention": {"keep": 0}}),
+    rule(MIRROR, "at most 40 characters", {}, name="m" * 41),
+    rule(MIRROR, "begins with a letter", {}, name="1st"),
+    rule(MIRROR, "exactly one of clusterRef and bootstrap", {"spec.source": {}}),
+    rule(
+        MIRROR,
+        "exactly one of clusterRef and bootstrap",
+        {"spec.target": {"clusterRef": {"name": "b"}, "bootstrap": "b:9876"}},
+    ),
+    rule(MIRROR, "are one cluster", {"spec.target": {"clusterRef": {"name": "demo"}}}),
+    schema(MIRROR, "spec.topics", {"spec.topics": []}),
+    schema(MIRROR, "spec.state", {"spec.state": "Off"}),
+    schema(MIRROR, "spec.target.bootstrap", {"spec.target": {"bootstrap": "b"}}),
 )

@@ -77,6 +77,8 @@ GROUP: Final = "ImagoConsumerGroup"
 PIPELINE: Final = "ImagoPipeline"
 USER: Final = "ImagoUser"
 BACKUP: Final = "ImagoBackup"
+MIRRORED: Final = frozenset({"ConfigMap", "Deployment", "NetworkPolicy", "Service"})
+"""What a mirror is made of."""
 RUNS: Final = frozenset({"Job", "CronJob", "SparkApplication", "ScheduledSparkApplication"})
 OWN_KINDS: Final = frozenset(kind.name for kind in KINDS)
 CLAIM: Final = "PersistentVolumeClaim"
@@ -108,6 +110,8 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("reconcilers.backup", "list", "BACKUP.name"): frozenset({BACKUP}),
     Call("reconcilers.backup", "create", "scheduling.backup_of("): frozenset({BACKUP}),
     Call("reconcilers.backup", "delete", "BACKUP.name"): frozenset({BACKUP}),
+    Call("reconcilers.mirror", "list", "kind"): MIRRORED,
+    Call("reconcilers.mirror", "apply", "made"): MIRRORED,
     Call("reconcilers.claims", "event", "manifest"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.user", "apply", "secret_of("): frozenset({"Secret"}),
     Call("reconcilers.dependents", "list", "USER.name"): frozenset({USER}),

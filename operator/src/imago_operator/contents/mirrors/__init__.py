@@ -1,0 +1,1 @@
+"""ImagoMirrors: the objects that a mirror's process runs in, and what is said of it."""
