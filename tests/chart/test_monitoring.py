@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from imago_broker.metrics import registry
 from imago_broker.model.topics.topics import TopicConfig
+from imago_mirror import telling
 from imago_operator.runtime.metrics import Metrics
 from imago_testing.clusters.shard_brokers import ShardBrokers
 from imago_testing.kubernetes.promql import asked, exposed, grouped_by, is_balanced
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 TARGET = frozenset({"namespace", "pod", "imago_dev_cluster", "imago_dev_shard"})
 """Labels that the PodMonitors put on everything."""
+MIRROR: dict[str, Any] = {
+    "name": "dr",
+    "state": "copying",
+    "topics": {"orders": {"lagMessages": 1, "lagSeconds": 2.0, "copiedMessages": 3, "expired": 0}},
+    "troubles": [],
+}
 SEVERITIES = {"critical", "warning"}
 
 
@@ -59,6 +66,8 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         for name, labels in exposed(page).items():
             found.setdefault(name, set()).update(labels)
     for name, labels in exposed(generate_latest(operator_figures()).decode()).items():
+        found.setdefault(name, set()).update(labels)
+    for name, labels in exposed(telling.metrics(MIRROR)).items():
         found.setdefault(name, set()).update(labels)
     # Told once callers were refused, of which there were none.
     return found | {"imago_shard_refused_total": {"reason"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,10 @@ import pytest
 from imago_client import Message
 from imago_client.blocking import Client
 from imago_client.blocking.metaq import MetaqClient
+from imago_mirror import copier, following, note_keeper
+from imago_mirror.core import copying
+from imago_mirror.mirror import RunningMirror
+from imago_mirror.settings import read_settings
 from imago_testing.clusters.mirrors import mirrored, write_config
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import wait_until
@@ -21,6 +26,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
+    from imago_mirror.settings import MirrorSettings
     from imago_testing.clusters.mirrors import Pair
 
 pytestmark = pytest.mark.processes
@@ -194,6 +200,36 @@ def test_both_ways_at_once_each_message_is_once_at_both_sides(pair: Pair) -> Non
             home.wait_copied("both")
         assert Counter(bodies(a, "both")) == wanted
         assert Counter(bodies(b, "both")) == wanted
+
+
+def test_small_limits_copy_the_same(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: few messages a pull and a request, one topic at a time, short notes."""
+    monkeypatch.setattr(copier, "PULLED_MESSAGES_MAX", 3)
+    monkeypatch.setattr(copying, "BATCH_MESSAGES_MAX", 2)
+    monkeypatch.setattr(following, "ASKED_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(note_keeper, "_LOOKED_AT_MAX", 2)
+    config, _ = write_config(pair.folder, pair.names, "small", topics='["small-.*"]')
+    with Client(pair.names[0]) as a, Client(pair.names[1]) as b:
+        for name in ("small-a", "small-b"):
+            a.admin.create_topic(name, queues=1)
+        for part in range(2):  # lives of a mirror
+            for name in ("small-a", "small-b"):
+                send(a, name, *(f"{name} {part} {number}" for number in range(20)))
+            asyncio.run(run_until_copied(read_settings(config.read_text()), 40))
+        for name in ("small-a", "small-b"):
+            wanted = [f"{name} {part} {n}".encode() for part in range(2) for n in range(20)]
+            assert bodies(b, name) == wanted
+
+
+async def run_until_copied(settings: MirrorSettings, count: int) -> None:
+    mirror, stop = RunningMirror(settings), asyncio.Event()
+    running = asyncio.create_task(mirror.run(stop))
+    async with asyncio.timeout(120):
+        while sum(mirror.knowledge.copied_messages.values()) < count:
+            await asyncio.sleep(0.1)
+            assert not running.done(), running
+    stop.set()
+    await running
 
 
 def test_wrong_configurations_and_sides_that_are_away_are_said(pair: Pair) -> None:

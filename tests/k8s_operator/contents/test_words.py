@@ -7,6 +7,7 @@ from pathlib import Path
 
 from imago_operator.reasons import EVENTS, REASONS
 from imago_operator.reasons.contents import KINDS
+from imago_operator.reasons.mirror import KIND, TOLD
 
 SOURCES = Path(__file__).parents[3] / "operator/src/imago_operator"
 SAY = {"ContentRefusal": 0, "_refused": 0, "ready": 0, "Leaving": 0, "holds": 1, "failed": 1}
@@ -27,8 +28,8 @@ def said() -> set[str]:
 
 
 def test_every_reason_in_the_code_has_an_entry_and_every_entry_is_in_the_code() -> None:
-    known = {one.reason for one in REASONS if one.kind in KINDS}
+    known = {one.reason for one in REASONS if one.kind in (*KINDS, KIND)}
     known |= {one.reason for one in EVENTS if one.kind in KINDS}
     refused = {"PermissionDenied", "QuotaExceeded", "InternalError"}
-    computed = {"GroupActive", "ShardMissing"} | refused
+    computed = {"GroupActive", "ShardMissing", "Copying", *TOLD} | refused
     assert said() | computed == known

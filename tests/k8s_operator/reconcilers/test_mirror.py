@@ -112,7 +112,7 @@ async def test_the_process_takes_the_file_that_it_is_given(stage: Mirrors, tmp_p
     (tmp_path / "username").write_text("mirror\n")
     read = read_settings(text.replace("/etc/imago/target", str(tmp_path)))
     assert (read.name, read.state, read.topics) == ("demo", "copying", ("orders", "pay-.*"))
-    assert (read.target.user, read.host, read.port) == ("mirror", "0.0.0.0", PORT)  # noqa: S104
+    assert (read.target.user, read.host, read.port) == ("mirror", "0.0.0.0", PORT)
     pod = stage.object("Deployment")["spec"]["template"]["spec"]
     assert [each["name"] for each in pod["volumes"]] == ["config", "target"]
     assert pod["automountServiceAccountToken"] is False

@@ -99,6 +99,7 @@ def test_short_names_and_category() -> None:
         ["imr"],
         ["imb"],
         ["imsb"],
+        ["imm"],
         ["imp"],
     ]
     assert all(name["categories"] == ["imago"] for name in names)
