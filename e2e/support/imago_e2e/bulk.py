@@ -13,7 +13,8 @@ import os, sys
 from imago_client import Message
 from imago_client.blocking import Client
 topic, size, many = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-with Client(sys.argv[1]) as client, client.producer() as producer:
+with Client(sys.argv[1]) as client:
+    producer = client.producer()
     for _ in range(many):
         producer.send(Message(topic, os.urandom(size)))
 """
