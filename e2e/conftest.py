@@ -163,8 +163,9 @@ def drivers(
 
 
 @pytest.fixture(scope="session")
-def bucket(kube: Kube) -> Iterator[None]:
+def bucket(kube: Kube, operator: Operator) -> Iterator[None]:
     """MinIO with an empty bucket."""
+    assert operator.installed()
     objects.start(kube)
     yield
     kube.delete_namespace(objects.NAMESPACE)

@@ -12,6 +12,7 @@ import pytest
 
 from imago_backup import shelf
 from imago_backup.restoring import RestoreOrder, ShardRestore
+from imago_broker.admin.backups import routes
 from imago_broker.admin.backups.parts import (
     DONE,
     FAILED,
@@ -261,3 +262,18 @@ def test_how_far_it_is() -> None:
     assert [each.state for each in stored] == [DONE]
     assert state_of(stored, complete=False) == INTERRUPTED  # its last word is missing
     assert state_of(stored, complete=True) == DONE
+
+
+async def test_who_asks_does_not_wait_for_a_silent_bucket(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator would take the broker for silent, and say so."""
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(shelf, "parts_of", never)
+    monkeypatch.setattr(routes, "ANSWERS_S", 0.05)
+    status, answer = await pair.one.call("GET", f"{PATH}/monday")
+    assert (status, answer["error"]) == (503, "bucket_away")
+    assert "it has not answered for 0.05 s" in answer["message"]

@@ -193,3 +193,14 @@ async def _end(stage: Backups, name: str) -> None:
     stage.brokers.backups[name] = DONE
     await stage.look_often(name)
     assert stage.status(name)["phase"] == "Succeeded"
+
+
+async def test_a_bucket_that_is_away_is_not_called_brokers(stage: Backups) -> None:
+    stage.made()
+    away = RetryError("GET http://10.1.2.3:8080/x: 503 s3://b: it has not answered", delay_s=1)
+    stage.brokers.trouble = lambda _: away
+    await stage.look()
+    [said] = stage.status()["conditions"]
+    assert (said["reason"], said["message"]) == (
+        "BackupFailed", "It is tried again: 503 s3://b: it has not answered"
+    )  # fmt: skip

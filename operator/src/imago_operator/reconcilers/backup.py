@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from imago_operator.brokers.http import SilentError
 from imago_operator.contents.backups import scheduling, taking
 from imago_operator.contents.belonging import claimant_of, cluster_of
 from imago_operator.contents.conditions import ContentRefusal
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from imago_operator.contents.backups.taking import BackupLook, BackupPlan
     from imago_operator.contents.belonging import Manifest
     from imago_operator.contents.values import SeenBackup
+    from imago_operator.errors import OperatorError
     from imago_operator.reconcile import Context, ObjectKey
 
 SOON_S: Final = 5.0
@@ -51,8 +53,7 @@ class BackupReconciler:
         try:
             told = await self._told(manifest)
         except (RetryError, BlockedError, InvalidError) as error:
-            why = None if isinstance(error, RetryError) else str(error)
-            refusal = ContentRefusal("BrokerRejected", why) if why else None
+            refusal = None if isinstance(error, SilentError) else _refusal(error)
             return taking.BackupLook(me=me, spec=spec, status=status, refusal=refusal, listed=False)
         return taking.BackupLook(me=me, spec=spec, status=status, told=told)
 
@@ -97,6 +98,14 @@ class BackupReconciler:
             )
         else:
             await calls.delete_backup(reached.brokers, name, operator_epoch=epoch)
+
+
+def _refusal(error: OperatorError) -> ContentRefusal:
+    """Return what brokers that answer say, without where they are."""
+    if isinstance(error, RetryError):
+        said = str(error).partition(": ")[2] or str(error)
+        return ContentRefusal("BackupFailed", f"It is tried again: {said}")
+    return ContentRefusal("BrokerRejected", str(error))
 
 
 class ScheduledBackupReconciler:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 import orjson
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from imago_backup.format import Started
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.registry.cluster import BrokerRecord
+
+ANSWERS_S: Final = 3.0
+"""How long who asks for a backup waits for the bucket: less than the operator waits for us."""
 
 
 async def list_all(services: AdminServices, _: web.Request) -> web.Response:
@@ -57,9 +60,18 @@ async def show(services: AdminServices, request: web.Request) -> web.Response:
     bucket = await services.work.backups.bucket()
     from imago_backup import shelf  # noqa: PLC0415
     from imago_backup.errors import BackupUnknownError  # noqa: PLC0415
+    from imago_objects import BucketAwayError  # noqa: PLC0415
 
     with _told():
-        if not (await shelf.parts_of(bucket, name)).parts:
+        try:
+            async with asyncio.timeout(ANSWERS_S):
+                there = await shelf.parts_of(bucket, name)
+        except TimeoutError as error:
+            what = f"it has not answered for {ANSWERS_S:g} s"
+            raise BucketAwayError(
+                bucket.url, what, "is it there, and reached from here?"
+            ) from error
+        if not there.parts:
             raise BackupUnknownError(f"the backup {name} is unknown", "see `imago backup list`")
     return json_response(await _state(services, request, name))
 
