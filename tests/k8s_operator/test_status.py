@@ -17,6 +17,7 @@ from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema.build import build
 from imago_operator.spec.schema.fields import to_json
 from imago_operator.spec.schema.schema import problems
+from imago_testing.operated.looks import answering
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.world import ClusterWorld
 
@@ -173,6 +174,17 @@ def test_members_that_are_stuck_or_damaged_are_named(
     assert said in condition.message
     (event,) = events_of(seen.status, after, found)
     assert (event.type, event.reason) == ("Warning", reason)
+
+
+def test_a_master_that_does_not_reach_its_bucket_is_named(world: ClusterWorld) -> None:
+    seen = answering(world.observe(), "demo-s0-0", bucket_away=True)
+    after = status_of(world.desired, seen, plan(world.desired, seen, world.now), world.now)
+    assert _condition(after, "MembersImpaired") == (
+        "True",
+        "BucketAway",
+        "demo-s0-0: old messages are in a bucket that it does not reach.",
+    )
+    assert _condition(after, "Ready")[0] == "True"
 
 
 def _condition(found: ClusterStatus, type_: str) -> tuple[str, str, str]:

@@ -103,6 +103,7 @@ def probe_of(
         caught_up=bool(done and done.get("caughtUp")),
         full=(status.get("disk") or {}).get("writable") is False,
         used=_share(status.get("disk")),
+        bucket_away=bool((status.get("tier") or {}).get("problem")),
         fenced=bool(status.get("fenced")),
         puts=_refusal(status.get("puts")),
         gets=_refusal(status.get("gets")),

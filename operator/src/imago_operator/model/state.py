@@ -101,6 +101,8 @@ class Probe:
     """Whether its disk is full: messages are refused."""
     used: float | None = None
     """Share of its disk that is used; None: it does not say."""
+    bucket_away: bool = False
+    """Whether it does not reach what has the old messages."""
     fenced: bool = False
     """Whether it keeps its log and serves nobody, since somebody has asked for that."""
     puts: Refusal | None = None

@@ -22,12 +22,17 @@ LISTED_MAX: Final = 10
 
 
 def members(look: ClusterLook) -> PlanStep:
-    """Name members that cannot do their part, and those with damage in their logs."""
+    """Name members that cannot do their part, have damage in their logs, or miss their bucket."""
     shards = [shard for n in look.running if (shard := look.shard(n)) is not None]
     stuck = [told for shard in shards for told in _stuck(look, shard)]
     damaged = [told for shard in shards for told in _damaged(look, shard)]
-    reason = "MemberStuck" if stuck else "MemberDamaged"
-    text = "; ".join((*stuck, *damaged)[:LISTED_MAX])
+    away = [
+        f"{pod.name}: old messages are in a bucket that it does not reach"
+        for pod in look.observed.pods
+        if pod.broker is not None and pod.broker.bucket_away
+    ]
+    reason = "MemberStuck" if stuck else "MemberDamaged" if damaged else "BucketAway"
+    text = "; ".join((*stuck, *damaged, *away)[:LISTED_MAX])
     said = ConditionFinding(type=MEMBERS, holds=True, reason=reason, message=f"{text}.")
     return PlanStep(row=PlanRow.MEMBERS, findings=(said,) if text else ())
 

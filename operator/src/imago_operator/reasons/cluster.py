@@ -303,6 +303,13 @@ TROUBLE: Final = (
         "Nothing for a few minutes; where it stays, see *A damaged log*.",
     ),
     _of(
+        "MembersImpaired",
+        "BucketAway",
+        "A master does not reach the bucket of old messages. What is on the disks is served; who"
+        " reads older messages waits, and disks keep what would have gone there.",
+        "`kubectl exec POD -- imago cluster status` says why: endpoint, credentials, network.",
+    ),
+    _of(
         "DriftContested",
         "ChangedAgain",
         "Somebody changes a field again that the operator restored; the message has the field,"
