@@ -65,6 +65,7 @@ _CURES = {
     "certificate is not trusted": "IMAGO_TLS_CA names the file of authorities to trust",
     "TLS handshake|connection with TLS": _NO_TLS,
     r"closed.*ask for TLS": _TLS,
+    r"920[12] not supported": "--transaction needs Imago's brokers, 0.2 or newer, on every member",
     "Repeat the call": "repeat the command; `imago cluster status` says which shard has no master",
     "port of the right protocol": _PORTS,
     "is the server running": _START,

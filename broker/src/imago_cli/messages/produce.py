@@ -119,8 +119,8 @@ def produce(
         bool,
         Option(
             "--transaction",
-            help="Nobody reads a message before all are stored; none if one is not. Killed while "
-            "it commits, at its very end, the command leaves a part. RocketMQ only.",
+            help="Readers see all of the messages or none, even if the command is killed. All go "
+            "to one shard, so a key's queue may be another than without this. RocketMQ only.",
         ),
     ] = False,
     rate: Annotated[
@@ -253,7 +253,7 @@ async def _rocketmq(
 
         config = _producer_config(sending)
         if sending.transaction:
-            async with all_or_none(client, config) as hand_over:
+            async with all_or_none(client, config, sending.topic) as hand_over:
                 await send_all(bodies, send, pace, in_flight)
         else:
             hand_over = client.producer(config, idempotent=sending.idempotent).send

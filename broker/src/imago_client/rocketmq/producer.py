@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core.sending import recalling, sending
+from imago_client.core.sending import recalling, sending, staging
 from imago_client.core.sending.lanes import ProducerLanes
 from imago_client.core.sending.outgoing import prepare, prepare_batch
 from imago_client.core.sending.requesting import prepare_reply
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from imago_client.config import ProducerConfig
     from imago_client.core.sending.outgoing import Outgoing
+    from imago_client.core.sending.staging import MicroBatch, Parts
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, SendResult
@@ -125,6 +126,42 @@ class Producer:
         return await self._driver.run(
             sending.send_oneway(self._state, self._config, self._rotations, outgoing, queue)
         )
+
+    async def stage(
+        self,
+        batch: MicroBatch,
+        attempt: str,
+        part: int,
+        queue: MessageQueue,
+        messages: Sequence[Message],
+    ) -> int:
+        """Store messages that nobody reads before their micro-batch is published.
+
+        Return how many bytes; 0: it was published before. The same attempt and part are stored
+        once. ProducerFencedError: a later micro-batch of the sink was published.
+        """
+        return await self._driver.run(
+            staging.stage(self._state, self._config, batch, attempt, part, queue, messages)
+        )
+
+    async def publish_staged(
+        self, batch: MicroBatch, topic: str, parts: Parts, *, only: str | None = None
+    ) -> Parts:
+        """Have readers see what attempts have staged, so many parts of each on each shard.
+
+        Of each shard readers see all of it or nothing. Return what was published: another call may
+        have done so before. After an error say it again: it may have been decided. `only`: of this
+        sink nothing is ever staged on another shard.
+        """
+        return await self._driver.run(
+            staging.publish(self._state, self._config, batch, topic, parts, only)
+        )
+
+    async def forget_staged(
+        self, batch: MicroBatch, topic: str, *, only: str | None = None
+    ) -> None:
+        """Remove what is staged of a micro-batch that nobody has tried to publish."""
+        await self._driver.run(staging.roll_back(self._state, self._config, batch, topic, only))
 
     async def _send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:
         began_s = self._state.clock_s()

@@ -95,15 +95,20 @@ def stage(
 
 
 def publish(
-    state: ClientState, config: ProducerConfig, batch: MicroBatch, topic: str, parts: Parts
+    state: ClientState,
+    config: ProducerConfig,
+    batch: MicroBatch,
+    topic: str,
+    parts: Parts,
+    only: str | None = None,
 ) -> Operation[Parts]:
     """Have readers see a micro-batch on all shards; return the attempts that count.
 
     They are others than those asked for where it was published before. It may be said again after
     an error, until it succeeds: the micro-batch may have been decided. ProducerFencedError: a later
-    one was published.
+    one was published. `only`: the shard that alone ever has anything of this sink decides.
     """
-    first = yield from _deciding_shard(state, config, topic, parts)
+    first = only or (yield from _deciding_shard(state, config, topic, parts))
     counted = yield from _publish_on(state, config, batch, topic, first, parts)
     for shard in sorted({shard for shards in counted.values() for shard in shards} - {first}):
         yield from _publish_on(state, config, batch, topic, shard, counted)
@@ -127,14 +132,21 @@ def _deciding_shard(
 
 
 def roll_back(
-    state: ClientState, config: ProducerConfig, batch: MicroBatch, topic: str
+    state: ClientState,
+    config: ProducerConfig,
+    batch: MicroBatch,
+    topic: str,
+    only: str | None = None,
 ) -> Operation[None]:
-    """Forget on all shards what is staged of a micro-batch that nobody has tried to publish."""
+    """Forget on all shards what is staged of a micro-batch that nobody has tried to publish.
+
+    `only`: it is on this one.
+    """
     header = PublishStagedRequestHeader(
         topic=topic, imago_sink=batch.sink, imago_batch=batch.number, imago_commit=False
     )
     info = yield from cluster_info(state)
-    for shard in sorted(info.broker_addr_table):
+    for shard in sorted(info.broker_addr_table) if only is None else (only,):
         yield from _ask_shard(state, config, topic, shard, header, b"")
 
 
