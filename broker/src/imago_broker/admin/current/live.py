@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -97,8 +98,42 @@ def _is_asked_so(path: str) -> bool:
     return path.startswith(ADMINISTRATION) and not unquote(path).startswith(PATH)
 
 
+class _Asked:
+    """A request for another path, in the place of one that came over a connection.
+
+    aiohttp tells requests which application and which path they are of as they come, and has no
+    public way to do so later: this one knows it by itself.
+    """
+
+    def __init__(self, request: web.Request, path: str) -> None:
+        self._request = request.clone(rel_url=path)
+        self.app = request.app
+        self.match_info: web.UrlMappingMatchInfo
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._request[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._request[key] = value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._request
+
+    async def answer(self) -> web.StreamResponse:
+        """Ask, each time through all that stands around every call."""
+        self.match_info = await self.app.router.resolve(self._request)
+        handler: Any = self.match_info.handler
+        for middleware in reversed(self.app.middlewares):
+            handler = partial(middleware, handler=handler)
+        answer: web.StreamResponse = await handler(self)
+        return answer
+
+
 async def _answer(request: web.Request, path: str) -> tuple[int, bytes]:
-    """Ask one path in the caller's place: each time through all that stands around every call."""
-    answer: Any = await request.app._handle(request.clone(rel_url=path))  # noqa: SLF001  a call, without a connection
+    """Ask one path in the caller's place."""
+    answer = await _Asked(request, path).answer()
     body = answer.body if isinstance(answer, web.Response) else None
     return answer.status, body if isinstance(body, bytes) and body else b"null"
