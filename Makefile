@@ -45,7 +45,7 @@ system: ## JDK, Maven, gcc, chromium, node for the tests: installed (root on Deb
 	@bash tests/support/system.sh
 
 # ---- the two commands ------------------------------------------------------------------------
-.PHONY: run test test-all test-full test-pieces test-fast check interop interop-others chaos simulate fuzz
+.PHONY: run test test-all test-full test-pieces test-fast tree check interop interop-others chaos simulate fuzz
 run: setup ## the demo: both protocols and Spark agree on real data
 	@$(BIN)/imago demo $(ARGS)
 
@@ -75,6 +75,19 @@ HALF = $(PYTEST) --collect-only -qq $$(find tests -name 'test_*.py' | sort | awk
 	grep 'was not written' .venv/archives.log || true
 	touch $@
 
+# Tests of the tree: names, rights, reasons, made files, limits. Whatever is renamed or added, they say what lacks.
+TREE := tests/test_layout.py tests/test_classes.py tests/test_limits.py tests/test_words.py tests/test_pages.py \
+  tests/test_folders.py tests/test_places.py tests/test_room.py tests/test_sharing.py tests/test_traces.py \
+  tests/test_leaks.py tests/test_ports.py tests/wire/remoting/test_header_classes.py \
+  tests/k8s_operator/spec/test_crd.py tests/k8s_operator/contents/test_words.py \
+  tests/k8s_operator/test_pages.py tests/k8s_operator/test_reasons.py \
+  tests/k8s_operator/test_stories_watch.py tests/k8s_operator/test_entrances.py \
+  tests/cli/test_documented.py tests/broker/rocketmq/tools/test_documented_codes.py \
+  tests/broker/rocketmq/test_features.py tests/broker/config/test_reference.py tests/broker/access/matrix \
+  tests/k8s_operator/manifests/test_render.py tests/chart/test_rights.py tests/chart/test_files.py \
+  tests/chart/test_hooks.py tests/chart/test_monitoring.py tests/chart/test_render.py \
+  tests/chart/test_samples.py
+
 test: setup-dev system .venv/.compiled-tests .venv/.archives ## every area without Kubernetes, with few examples: ten to twenty minutes on two cores
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	IMAGO_EXAMPLES=few $(SHARED) -m '$(NO_KUBERNETES) and not full'
@@ -89,12 +102,14 @@ test-pieces: setup-dev system .venv/.compiled-tests
 test-fast: setup-dev ## the pure tests only, without the long searches and with few examples
 	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m '$(PURE) and not simulation'
 
-check: setup-dev ## format, lint, types, imports, layout, spelling
+tree: setup-dev ## tests of the tree: names, rights, reasons, limits, and what is made from it: half a minute
+	@$(PYTEST) -q -n 2 --timeout 300 -m 'not others and not apiserver and not promcheck' $(TREE)
+
+check: setup-dev tree ## format, lint, types, imports, tests of the tree, spelling
 	@echo "ruff format"; $(BIN)/ruff format --check .
 	echo "ruff check"; $(BIN)/ruff check .
 	echo "mypy"; $(BIN)/mypy
 	echo "import-linter"; $(BIN)/lint-imports --no-cache > .venv/imports.log || { cat .venv/imports.log; exit 1; }
-	echo "layout"; $(PYTEST) -q --timeout 300 tests/test_layout.py tests/test_classes.py tests/test_limits.py tests/test_pages.py tests/test_places.py tests/test_words.py tests/broker/config/test_reference.py tests/cli/test_documented.py
 	echo "codespell"; $(BIN)/codespell
 
 interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imago, metaq-original or rocketmq-original)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from imago_testing import leaks, small_limits, traces
+from imago_testing.closing import modules_close_what_they_open, tests_close_what_they_open
 from imago_testing.folders import FixtureFolders
 from imago_testing.java import archives
 from imago_testing.process_state import left_behind, process_state
@@ -43,6 +44,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 archives.use()
 leaks.watch_commands()
+__all__ = ["modules_close_what_they_open", "tests_close_what_they_open"]
 OF_PROCESSES = ("processes", "zookeeper", "interop", "others")
 """Marks of tests that start processes of ours, which print, and write files."""
 

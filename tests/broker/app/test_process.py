@@ -177,7 +177,8 @@ def call(broker: Process, method: str, path: str, body: str = "{}") -> tuple[int
         with urllib.request.urlopen(asked, timeout=50) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as refused:
-        return refused.code, json.loads(refused.read())
+        with refused:
+            return refused.code, json.loads(refused.read())
 
 
 def fenced(broker: Process) -> bool:

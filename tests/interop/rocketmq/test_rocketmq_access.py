@@ -78,9 +78,10 @@ class Cluster:
             with urllib.request.urlopen(request, timeout=50) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
-            if error.code != 404:
-                raise
-            return error.code
+            with error:
+                if error.code != 404:
+                    raise
+                return error.code
 
 
 @pytest.fixture(scope="module")
