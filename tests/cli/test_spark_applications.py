@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import runpy
 import sys
 from typing import Any
 
 import pytest
 
-from imago_cli.exits import CommandUsageError
+from imago_cli.exits import CommandUsageError, Exit
 from imago_cli.servers import spark
 from imago_testing.command_lines import Ran, run_line
 
@@ -32,6 +33,20 @@ def test_an_application_gets_all_that_follows_its_name(
     assert program == sys.executable
     assert command[1:] == ["-m", f"imago_spark.pipelines.{name}", "--config", "x.toml", "--help"]
     assert environment["JAVA_HOME"] == "/java"
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+@pytest.mark.parametrize("name", spark.APPLICATIONS)
+def test_an_application_says_what_is_wrong_as_commands_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--nosuch"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"imago_spark.pipelines.{name}", run_name="__main__")
+    assert ended.value.code == Exit.USAGE
+    assert capsys.readouterr().err == (
+        f"error: No such option: --nosuch\n  cure: imago spark {name} --help\n"
+    )
 
 
 def test_a_mistyped_application_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_broker.config.metaq import metaq_keys
+from imago_cli import exits
 from imago_tools import client_api, compatibility, figures, log_events, tasks
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ PARTS: Final = (
     Part("README.md", "tests/interop", compatibility.matrix),
     Part("README.md", "bench/results/peers.json", figures.peers),
     Part("README.md", "bench/results/failover.json", figures.failover),
+    Part("docs/clients.md", "broker/src/imago_cli/exits.py", exits.table),
     Part("docs/metaq.md", "broker/src/imago_broker/config/metaq/metaq_keys.py", metaq_keys.table),
     Part("docs/performance.md", "bench/results/broker.json", figures.broker),
     Part("docs/performance.md", "bench/results/peers.json", figures.peers_in_full),

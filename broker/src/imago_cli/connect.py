@@ -71,6 +71,8 @@ _CURES = {
     "is the server running": _START,
 }
 """What to do about an error in which this pattern is found."""
+_ELSE = "`imago cluster status` says how the brokers are, and the log of the one named more"
+"""What to do about any other."""
 _GROUPS_OWN = ("%RETRY%", "%DLQ%")
 
 Bootstrap = Annotated[
@@ -104,7 +106,7 @@ def client_errors() -> Iterator[None]:
             raise CommandUsageError(f"{option[0]}: {said}", cure=option[1]) from error
         raise CommandUsageError(str(error)) from error
     except (errors.ClientError, ProtocolError) as error:
-        raise CommandError(str(error), cure=_cure(str(error))) from error
+        raise CommandError(str(error), cure=_cure(str(error)) or _ELSE) from error
 
 
 def _cure(said: str) -> str:
@@ -277,4 +279,6 @@ def confirm(question: str, *, yes: bool) -> None:
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError("nothing was done: the answer was not yes")
+        raise CommandError(
+            "nothing was done: the answer was not yes", cure="answer y, or add --yes"
+        )

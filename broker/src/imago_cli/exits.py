@@ -1,13 +1,15 @@
 """How a command ends: the exit codes, and the error that carries one.
 
-0 done · 1 it did not work out · 2 wrong usage or configuration · 3 data damaged, or locked where a
-broker starts · 4 disk error · 5 another process has taken over (fenced) · 6 what was asked
-about hibernates, as its spec says · 130 interrupted.
+What a line asks for is wrong by itself, whatever the cluster holds, or a file, a variable or a
+folder of this machine that it names is: 2. Anything that depends on the cluster is 1: what is named
+is not there or is there already, is refused, is answered in part, or nobody answers.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
 
 class Exit(IntEnum):
@@ -23,11 +25,46 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-HELP = (
-    "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 data damaged, or locked "
-    "where a broker starts, 4 disk error, 5 fenced by another broker, 6 the cluster hibernates, "
-    "130 interrupted."
+MEANINGS: Final = MappingProxyType(
+    {
+        Exit.DONE: ("done", "All of it."),
+        Exit.FAILED: (
+            "failed",
+            "It depends on the cluster, and the same line may work out later or elsewhere: what it"
+            " names is not there, or is there already; it is refused, for want of a right or as"
+            " things stand; a shard is away, so that the answer is a part (`--partial` accepts it"
+            " with 0); nobody answers. Also what looks for faults and finds one.",
+        ),
+        Exit.USAGE: (
+            "wrong usage or configuration",
+            "The line is wrong whatever the cluster holds, or a file, folder, variable, profile or"
+            " port of this machine that it goes by is. Nothing was asked of a cluster, or changed.",
+        ),
+        Exit.DATA: (
+            "data damaged, or locked where a broker starts",
+            "Of `imago broker`, `log check`, `up`, and of backups that are not whole.",
+        ),
+        Exit.IO: ("disk error", "The disk failed a read, a write or a sync."),
+        Exit.FENCED: (
+            "fenced by another broker",
+            "Of `imago broker`, `operator` and runs of pipelines: another one has taken over.",
+        ),
+        Exit.HIBERNATED: (
+            "the cluster hibernates",
+            "Of `kubectl imago`: nobody is served, as the cluster's spec says.",
+        ),
+        Exit.INTERRUPTED: ("interrupted", "By Ctrl-C."),
+    }
 )
+"""In a few words, and in full."""
+
+HELP = f"Exit codes: {', '.join(f'{code} {short}' for code, (short, _) in MEANINGS.items())}."
+
+
+def table() -> str:
+    """Return the codes as a table for a page."""
+    rows = [f"| {code} | {short} | {full} |" for code, (short, full) in MEANINGS.items()]
+    return "\n".join(["| exit code | means | when |", "|---|---|---|", *rows]) + "\n"
 
 
 class CommandError(Exception):
@@ -39,7 +76,7 @@ class CommandError(Exception):
 
 
 class CommandUsageError(CommandError):
-    """What was asked for makes no sense here: nothing was started or changed."""
+    """What was asked for is wrong whatever a cluster holds: nothing was started or changed."""
 
     def __init__(self, message: str, *, cure: str = "") -> None:
         super().__init__(message, cure=cure, code=Exit.USAGE)

@@ -127,7 +127,9 @@ def _told_errors() -> Iterator[None]:
         # Not the code of damage: whoever runs a check in a script must tell them apart.
         raise CommandUsageError(str(error), cure="stop the broker first") from error
     except LogIOError as error:
-        raise CommandError(str(error), code=Exit.IO) from error
+        raise CommandError(
+            str(error), cure="see to the disk, and to who may read the folder", code=Exit.IO
+        ) from error
 
 
 @contextmanager

@@ -103,7 +103,10 @@ def _in_a_sentence(error: Exception) -> CommandError:
     if isinstance(error, UnicodeEncodeError) and not error.object.isprintable():
         return CommandUsageError(f"{error.object!r} is no text in UTF-8")
     if isinstance(error, OSError) and error.filename is not None:
-        return CommandError(f"{os.fsdecode(error.filename)}: {error.strerror}")
+        return CommandError(
+            f"{os.fsdecode(error.filename)}: {error.strerror}",
+            cure="see whether it is there, and who may read or write it",
+        )
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return CommandError(f"a file cannot be written: {error.strerror}", cure="free space")
     return CommandError(

@@ -115,7 +115,10 @@ def writing() -> Iterator[None]:
         raise OutputClosedError from None
     except OSError as error:
         close_output()
-        raise CommandError(f"standard output cannot be written: {error.strerror}") from error
+        raise CommandError(
+            f"standard output cannot be written: {error.strerror}",
+            cure="free space where it goes, or send it elsewhere",
+        ) from error
 
 
 def plain_table(

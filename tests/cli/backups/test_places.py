@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_cli.backups.buckets import BucketPlace, manifest, run
-from imago_cli.exits import CommandUsageError
+from imago_cli.exits import CommandError, CommandUsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,6 @@ def test_a_backup_that_is_not_there_is_looked_for_in_the_same_place(
     tmp_path: Path, name: str
 ) -> None:
     url = f"file://{tmp_path}"
-    with pytest.raises(CommandUsageError) as caught:
+    with pytest.raises(CommandError) as caught:
         run(BucketPlace(url), lambda bucket: manifest(bucket, name))
     assert caught.value.cure == f"see `imago backup list --from {url}`"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from imago_cli.clusters.member_names import member_named
-from imago_cli.exits import CommandUsageError
+from imago_cli.exits import CommandError
 
 
 def member(slot: int, replica: int, uuid: str, address: str) -> dict[str, Any]:
@@ -41,20 +41,20 @@ def test_a_member_has_several_names(name: str, slot: int) -> None:
 
 
 def test_what_is_nobody_lists_everybody() -> None:
-    with pytest.raises(CommandUsageError, match="no live member 7 in shard-0") as caught:
+    with pytest.raises(CommandError, match="no live member 7 in shard-0") as caught:
         member_named(SHARD, "7")
     assert "slot 0 (replica 3, uuid 9f3a77c2-0000, h:10911); slot 1" in caught.value.cure
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "9f3"])
 def test_what_is_not_one_is_refused(name: str) -> None:
-    with pytest.raises(CommandUsageError):
+    with pytest.raises(CommandError):
         member_named(SHARD, name)
 
 
 def test_two_that_are_meant_are_listed() -> None:
     crossed = {**SHARD, "members": [member(0, 1, "aaaa", "h"), member(1, 2, "bbbb", "h")]}
-    with pytest.raises(CommandUsageError, match="1 is more than one member of shard-0") as caught:
+    with pytest.raises(CommandError, match="1 is more than one member of shard-0") as caught:
         member_named(crossed, "1")
     assert "slot 0 (replica 1, uuid aaaa" in caught.value.cure
     assert member_named(crossed, "bbbb")["slot"] == 1

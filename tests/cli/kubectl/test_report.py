@@ -74,7 +74,7 @@ class TestReport:
         path = tmp_path / "it.tar.gz"
         path.write_text("mine")
         done = kube.run("report", "demo", "-f", str(path))
-        assert done.code == 1
+        assert done.code == 2
         assert "exists" in done.err
         assert path.read_text() == "mine"
 

@@ -115,7 +115,7 @@ def told(lists: str) -> Iterator[None]:
     try:
         yield
     except BackupUnknownError as error:
-        raise CommandUsageError(str(error), cure=f"see `{lists}`") from error
+        raise CommandError(str(error), cure=f"see `{lists}`") from error
     except RefusedError as error:
         raise CommandUsageError(str(error), cure=error.cure) from error
     except BackupDamagedError as error:

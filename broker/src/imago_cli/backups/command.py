@@ -245,9 +245,7 @@ def restore(
         lacks.extend(lacking(backup))
         if shard is not None and shard not in backup.shards:
             known = ", ".join(backup.shards)
-            raise CommandUsageError(
-                f"the backup {backup.name} has no {shard}", cure=f"one of {known}"
-            )
+            raise CommandError(f"the backup {backup.name} has no {shard}", cure=f"one of {known}")
         done = []
         for each in backup.shards if shard is None else [shard]:
             folder = to if shard is not None else to / each
@@ -263,7 +261,11 @@ def restore(
     try:
         done = run(place, restored)
     except OSError as error:
-        raise CommandError(f"{error.filename or to}: {error.strerror}", code=Exit.IO) from error
+        raise CommandError(
+            f"{error.filename or to}: {error.strerror}",
+            cure="see to the disk, empty the folder, and repeat the command",
+            code=Exit.IO,
+        ) from error
     if as_json:
         print_json([
             {"shard": each.shard, "folder": str(each.folder), "logEnd": each.end,

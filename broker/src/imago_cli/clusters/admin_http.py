@@ -26,6 +26,7 @@ NO_REGISTRY = (
     "this broker does not reach ZooKeeper: what it shows may be old, and masters refuse messages"
     " until they reach it again"
 )
+_NO_ADMIN = "name a broker's admin interface, port 8080, and no proxy's page: --admin (IMAGO_ADMIN)"
 _ANSWER_BYTES_MAX = 64 << 20
 
 Admin = Annotated[
@@ -192,14 +193,18 @@ def _refusal(error: urllib.error.HTTPError, address: str) -> CommandError:
         reason, message, cure = (str(said[key]) for key in ("error", "message", "cure"))
         return CallRefusedError(reason, message, cure=cure, status=error.code)
     except (CommandError, KeyError, OSError):
-        return CommandError(f"{address} answers {error.code} {error.reason}")
+        return CommandError(f"{address} answers {error.code} {error.reason}", cure=_NO_ADMIN)
 
 
 def _object(data: bytes, address: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except ValueError as error:
-        raise CommandError(f"{address} is no admin interface: it answers no JSON") from error
+        raise CommandError(
+            f"{address} is no admin interface: it answers no JSON", cure=_NO_ADMIN
+        ) from error
     if not isinstance(value, dict):
-        raise CommandError(f"{address} is no admin interface: it answers no JSON object")
+        raise CommandError(
+            f"{address} is no admin interface: it answers no JSON object", cure=_NO_ADMIN
+        )
     return value

@@ -8,7 +8,7 @@ import tarfile
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.clusters.redacting import redacted
-from imago_cli.exits import CommandError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import counted
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def write(
                     entry.size, entry.mtime, entry.mode = len(data), int(now.timestamp()), 0o600
                     archive.addfile(entry, io.BytesIO(data))
     except FileExistsError as error:
-        raise CommandError(f"{path} exists", cure="name another with --file") from error
+        raise CommandUsageError(f"{path} exists", cure="name another with --file") from error
     except OSError as error:
         cure = "name another place with --file"
         raise CommandError(f"{path} cannot be written: {error.strerror}", cure=cure) from error

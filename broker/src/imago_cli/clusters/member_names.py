@@ -9,7 +9,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from imago_cli.exits import CommandUsageError
+from imago_cli.exits import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ PREFIX_CHARS_MIN = 4
 
 
 def member_named(shard: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the one live member that is meant; UsageError lists what there is."""
+    """Return the one live member that is meant; CommandError lists what there is."""
     found: list[dict[str, Any]] = [m for m in shard["members"] if name in _names(shard, m)]
     if not found and len(name) >= PREFIX_CHARS_MIN:
         found = [member for member in shard["members"] if member["uuid"].startswith(name)]
@@ -27,7 +27,7 @@ def member_named(shard: Mapping[str, Any], name: str) -> dict[str, Any]:
         return found[0]
     problem = f"{name} is more than one member of" if found else f"no live member {name} in"
     listed = "; ".join(map(_described, found or shard["members"])) or "none"
-    raise CommandUsageError(f"{problem} {shard['name']}", cure=f"live members: {listed}")
+    raise CommandError(f"{problem} {shard['name']}", cure=f"live members: {listed}")
 
 
 def _names(shard: Mapping[str, Any], member: Mapping[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from imago_cli.clusters.admin_http import (
     cluster_to_change,
 )
 from imago_cli.connect import AsJson, Yes, confirm, unknown_topic
-from imago_cli.exits import CommandError, CommandUsageError, Exit
+from imago_cli.exits import CommandError, Exit
 from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, say
 from imago_cli.times import second
@@ -139,14 +139,14 @@ def spread(
 
 
 def find_shard(cluster: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a shard of the cluster by its name or number; UsageError lists them."""
+    """Return a shard of the cluster by its name or number; CommandError lists them."""
     wanted = name.removeprefix("shard-")
     for shard in cluster["shards"]:
         if str(shard["id"]) == wanted:
             found: dict[str, Any] = shard
             return found
     listed = ", ".join(shard["name"] for shard in cluster["shards"])
-    raise CommandUsageError(f"there is no shard {name}", cure=f"one of {listed}")
+    raise CommandError(f"there is no shard {name}", cure=f"one of {listed}")
 
 
 def end_unless_seen(cluster: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from imago_cli.clusters.cluster import (
 from imago_cli.clusters.member_names import member_named
 from imago_cli.clusters.moves import ShardName, attach_to_shard, end_unless_seen, find_shard
 from imago_cli.connect import AsJson, Yes, confirm
-from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.exits import CommandError
 from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.times import second
@@ -110,7 +110,7 @@ def handover(
     if to is not None:
         body["target"] = member_named(found, to)["uuid"]
     if body.get("target") == master["uuid"]:
-        raise CommandUsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
+        raise CommandError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
     if len(found["members"]) == 1:
         raise CommandError(
             f"{found['name']} has no other live member",
@@ -140,7 +140,7 @@ def elect(
     """
     found = find_shard(cluster_to_change(admin), shard)
     if found["master"] is not None:
-        raise CommandUsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
+        raise CommandError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
     if not found["members"]:
         raise CommandError(f"{found['name']} has no live member", cure=found["explain"]["next"])
     chosen = member_named(found, to) if to is not None else max(found["members"], key=_log)

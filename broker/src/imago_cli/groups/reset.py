@@ -187,7 +187,7 @@ def _committed(client: Client, group: str, topic: str) -> dict[MessageQueue, int
 
 
 def _place_in(client: Client, place: ReadPlace, one: QueueBounds) -> int:
-    """Return a place's offset in a queue; CommandUsageError: the queue has no such offset."""
+    """Return a place's offset in a queue; CommandError: the queue has no such offset."""
     match place.kind:
         case PlaceKind.EARLIEST:
             return one.min_offset
@@ -201,7 +201,7 @@ def _place_in(client: Client, place: ReadPlace, one: QueueBounds) -> int:
         case PlaceKind.OFFSET:
             if place.number == _within(one, place.number):
                 return place.number
-    raise CommandUsageError(
+    raise CommandError(
         f"--to offset:{place.number}: {one.queue} has {one.min_offset} to {one.max_offset}",
         cure="name an offset that it has; --queue chooses queues",
     )

@@ -46,6 +46,7 @@ for path in sys.argv[1:]:
 """
 """The same for questions, one line each."""
 EXPLAIN: Final = "kubectl imago explain {}"
+_OLDER: Final = "is it of another version? See its log, and that plugin and brokers are of one"
 RIGHTS: Final = "needs `create` on `pods/exec` in the cluster's namespace; see docs/operator.md"
 
 
@@ -75,7 +76,9 @@ class ClusterBrokers:
             raise _unreachable(pod, error) from error
         lines = said.splitlines()
         if len(lines) != len(paths):
-            raise CommandError(f"{pod}: its broker answers {len(lines)} of {len(paths)} questions")
+            raise CommandError(
+                f"{pod}: its broker answers {len(lines)} of {len(paths)} questions", cure=_OLDER
+            )
         return {path: _line(pod, line) for path, line in zip(paths, lines, strict=True)}
 
     def cluster(self) -> dict[str, Any]:
@@ -211,7 +214,7 @@ def _line(pod: str, said: str) -> tuple[int, dict[str, Any]]:
     except ValueError:
         status, value = 0, None
     if not isinstance(value, dict):
-        raise CommandError(f"{pod}: its broker answers no JSON object: {said[:200]!r}")
+        raise CommandError(f"{pod}: its broker answers no JSON object: {said[:200]!r}", cure=_OLDER)
     return status, value
 
 

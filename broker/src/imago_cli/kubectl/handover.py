@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 from imago_cli.clusters.moves import find_shard
-from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.exits import CommandError
 from imago_cli.kubectl.brokers import ClusterBrokers
 from imago_cli.kubectl.options import (
     Cluster,
@@ -44,9 +44,7 @@ def handover(
     found = find_shard(brokers.cluster(), shard)
     pods = brokers.of_shard(found["id"])
     if to is not None and to not in pods:
-        raise CommandUsageError(
-            f"{found['name']} has no pod {to}", cure=f"it has: {', '.join(pods)}"
-        )
+        raise CommandError(f"{found['name']} has no pod {to}", cure=f"it has: {', '.join(pods)}")
     if found["master"] is None:
         raise CommandError(
             f"{found['name']} has no master to hand over", cure=f"kubectl imago explain {cluster}"

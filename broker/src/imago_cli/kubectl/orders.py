@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.exits import CommandError
 from imago_cli.kubectl.options import (
     Cluster,
     Context,
@@ -80,7 +80,7 @@ def restart(
         return
     labels = kube.get("pods", pod)["metadata"].get("labels") or {}
     if labels.get(names.CLUSTER_LABEL) != cluster:
-        raise CommandUsageError(
+        raise CommandError(
             f"pod {pod} is not one of {cluster}",
             cure=f"kubectl get pods -l {names.CLUSTER_LABEL}={cluster}",
         )
@@ -136,7 +136,7 @@ def _chosen(cluster: str, desired: str | None, waiting: list[dict[str, str]]) ->
         return waiting[0]
     listed = ", ".join(f"{one['id']} ({one['summary']})" for one in waiting)
     if desired is None:
-        raise CommandUsageError(f"several things wait: {listed}", cure="name one of them")
+        raise CommandError(f"several things wait: {listed}", cure="name one of them")
     for one in waiting:
         if one["id"] == desired:
             return one

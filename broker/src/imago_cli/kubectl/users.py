@@ -248,7 +248,7 @@ def rotate(
     spec = kube.get(USERS, name)["spec"]
     given = (spec.get("authentication") or {}).get("passwordSecretRef")
     if given:
-        raise CommandUsageError(
+        raise CommandError(
             f"you keep the password of {name} in Secret {given['name']}",
             cure="write another one into it",
         )

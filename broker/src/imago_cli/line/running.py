@@ -43,7 +43,11 @@ def invoke(top: Command | CommandGroup, program: str, words: Sequence[str] | Non
         values = line.values()
     except CommandUsageError as error:
         raise _told(error, path, words, before, node.parameters) from error
-    node.function(**values)
+    try:
+        node.function(**values)
+    except CommandUsageError as error:
+        error.cure = error.cure or f"{path} --help"
+        raise
     sys.exit(Exit.DONE)
 
 

@@ -144,7 +144,10 @@ def _stored(client: Client, found: Mapping[str, Any]) -> ReceivedMessage:
     for one in client.pull_consumer(GROUP).pull(place, found["offset"]).messages():
         if one.offset == found["offset"]:
             return one
-    raise CommandError(f"{place} offset {found['offset']}: it has expired meanwhile")
+    raise CommandError(
+        f"{place} offset {found['offset']}: it has expired meanwhile",
+        cure="keep messages for longer: store.retention_ms, store.retention_bytes_max",
+    )
 
 
 def _again(client: Client, message: ReceivedMessage, to: str | None, group: str | None) -> Message:

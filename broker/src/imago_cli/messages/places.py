@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from imago_cli.exits import CommandUsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.times import time_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def offset_of(consumer: PullConsumer, queue: MessageQueue, place: ReadPlac
 
 
 def chosen(queues: Iterable[MessageQueue], named: Iterable[str]) -> list[MessageQueue]:
-    """Return the named queues, all where none is; CommandUsageError: one is not there."""
+    """Return the named queues, all where none is; CommandError: one is not there."""
     there = list(queues)
     if not (wanted := list(named)):
         return there
@@ -96,6 +96,9 @@ def chosen(queues: Iterable[MessageQueue], named: Iterable[str]) -> list[Message
         fits = [q for q in there if q.shard.endswith(shard) and q.queue_id == number]
         if not fits:
             listed = ", ".join(f"{queue.shard}/{queue.queue_id}" for queue in there[:8])
-            raise CommandUsageError(f"--queue {text}: the topic has {listed or 'none now'}")
+            raise CommandError(
+                f"--queue {text}: the topic has {listed or 'none now'}",
+                cure="name one that it has; imago topic describe TOPIC lists all",
+            )
         found += fits
     return found

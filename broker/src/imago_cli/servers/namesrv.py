@@ -111,7 +111,9 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
     except CoordinatorConflictError as error:
         raise CommandUsageError(str(error)) from error
     except CoordinatorError as error:
-        raise CommandError(f"zookeeper.connect: {error}", code=Exit.FAILED) from error
+        raise CommandError(
+            f"zookeeper.connect: {error}", cure="see whether ZooKeeper runs: imago doctor"
+        ) from error
 
 
 class _NameServer:

@@ -92,7 +92,9 @@ def convert(
     except FileExistsError as error:
         raise CommandUsageError(f"{output} exists already", cure="choose another name") from error
     except OSError as error:
-        raise CommandError(f"{output}: {error.strerror}") from error
+        raise CommandError(
+            f"{output}: {error.strerror}", cure="name a file that can be written"
+        ) from error
 
 
 def commented(keys: Iterable[KeyDescription]) -> str:

@@ -125,7 +125,7 @@ def create(
     """Make a user. A password that is made up is written to NAME.password, for you alone."""
     if any(one["name"] == name for one in _all(admin)):
         given = f" --from-file {from_file}" if from_file else ""
-        raise CommandUsageError(
+        raise CommandError(
             f"there is a user {name} already", cure=f"imago user password {name}{given}"
         )
     wanted = {"signs": signs, "super": is_super}
@@ -344,7 +344,7 @@ def resource_of(text: str) -> dict[str, str]:
     """Return the resource of a rule by its words: `topic:orders*`."""
     kind, colon, name = text.partition(":")
     if not colon and kind.lower() not in _KINDS:
-        raise CommandError(f"{text!r} is no resource", cure=f"did you mean topic:{text}?")
+        raise CommandUsageError(f"{text!r} is no resource", cure=f"did you mean topic:{text}?")
     told = {"type": kind.capitalize()}
     if name:
         told["name"] = name.removesuffix("*")

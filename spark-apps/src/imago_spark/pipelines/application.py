@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -39,13 +39,30 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_FENCED: Final = 5
 _OURS: Final = re.compile(r"imago_spark\.errors\.\w+: (.+)")
+_SAID: Final = {
+    "unrecognized arguments": "No such option",
+    "the following arguments are required": "Missing option",
+    "argument -": "-",
+}
+"""What `argparse` says, and what `imago` does."""
 LAST_WORDS: Final = Path("/dev/termination-log")
 LAST_WORDS_SIZE_MAX: Final = 1000
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a line as the commands of `imago` do."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the exit code of wrong usage."""
+        for theirs, ours in _SAID.items():
+            message = message.replace(theirs, ours)
+        cure = f"imago spark {self.prog} --help"
+        self.exit(EXIT_USAGE, f"error: {message}\n  cure: {cure}\n")
+
+
 def parser(name: str, text: str | None) -> argparse.ArgumentParser:
     """Return a parser of what every application takes."""
-    found = argparse.ArgumentParser(
+    found = _Parser(
         prog=name, description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     config, epoch = os.environ.get("IMAGO_CONFIG"), os.environ.get("IMAGO_EPOCH", "")

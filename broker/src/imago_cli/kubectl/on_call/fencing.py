@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from imago_cli.exits import CommandUsageError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.kubectl.brokers import ClusterBrokers, name_of
 from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
 from imago_cli.kubectl.orders import order
@@ -40,7 +40,7 @@ def fence(
     there = {name_of(pod) for pod in ClusterBrokers(kube, cluster).pods}
     if unknown := sorted(set(pods or ()) - there):
         cure = f"these are: {', '.join(sorted(there)) or 'none'}"
-        raise CommandUsageError(f"{', '.join(unknown)}: no broker pods of {cluster}", cure=cure)
+        raise CommandError(f"{', '.join(unknown)}: no broker pods of {cluster}", cure=cure)
     added = ["*"] if everything else [f"{pod}!" if anyway else pod for pod in pods or ()]
     kept = [one for one in before if one.removesuffix("!") not in (pods or ())]
     text = f"{', '.join(added)} of {cluster}: fenced; `kubectl imago unfence {cluster}` lifts it"
@@ -64,7 +64,7 @@ def unfence(
     gone = [one for one in before if not pods or one.removesuffix("!") in pods]
     if pods and (unknown := set(pods) - {one.removesuffix("!") for one in gone}):
         cure = f"these are: {', '.join(before) or 'none'}"
-        raise CommandUsageError(f"{', '.join(sorted(unknown))}: not fenced", cure=cure)
+        raise CommandError(f"{', '.join(sorted(unknown))}: not fenced", cure=cure)
     left = [one for one in before if one not in gone]
     text = f"{', '.join(pods or ['all'])} of {cluster}: fenced no more"
     _order(kube, cluster, left, text, output)

@@ -47,7 +47,10 @@ def look(
     try:
         seen = asyncio.run(_look(eyes, desired, manifest))
     except OperatorError as error:
-        raise CommandError(f"{desired.name} cannot be read: {error}") from error
+        raise CommandError(
+            f"{desired.name} cannot be read: {error}",
+            cure="see whether the API server answers, `kubectl get imc`, and what you may read",
+        ) from error
     return seen, eyes.unseen
 
 
