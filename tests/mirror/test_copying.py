@@ -33,7 +33,7 @@ from imago_mirror.core.positions import CopyPosition
 from imago_mirror.note_keeper import take
 from imago_mirror.settings import MirrorSettingsError, read_settings
 from imago_wire.record_format import properties as names
-from imago_wire.record_format.sequences import Sequence, read_wire, stored_property
+from imago_wire.record_format.sequences import Sequence, read_wire, stored_property, user_tag
 from imago_wire.records.record import StoredMessage
 from imago_wire.remoting.messages import (
     decode_births,
@@ -110,7 +110,7 @@ def test_what_came_from_the_target_is_not_copied_and_its_place_there_is_told() -
     )
     assert isinstance(first, Copies)
     assert isinstance(last, Copies)
-    assert back == Returned(1, Origin(THERE, 55), 77)
+    assert back == Returned(1, Origin(THERE, 55), 77, is_proven=True)
     assert read_wire(last.entries[0].properties) == Sequence(producer_of(QUEUE), 11, 101)
 
 
@@ -135,7 +135,25 @@ def test_a_users_producer_is_known_as_well_and_a_ring_ends_where_it_began() -> N
     hops = f"{Origin(middle, 8)},{Origin(THERE, 55)}".encode()
     tagged = stored_property(Sequence(producer_of(middle) + "f" * 16, 1, 5))
     (back,) = copies_of(stored(1, properties=b"IMAGO_ORIGIN\x01%b\x02" % hops + tagged))
-    assert back == Returned(1, Origin(THERE, 55), 77)
+    assert back == Returned(1, Origin(THERE, 55), 77, is_proven=False)
+
+
+@pytest.mark.parametrize(
+    ("sender", "user", "counts"),
+    [("", None, True), ("", "mirror", True), ("mirror", "mirror", True), ("eve", "mirror", False),
+     ("eve", None, False)],
+)  # fmt: skip
+def test_what_somebody_else_numbers_as_a_mirror_does_says_nothing_of_how_far_it_is(
+    sender: str, user: str | None, counts: bool
+) -> None:
+    """Else a user who may publish there has the mirror pass over all that was not copied yet."""
+    forged = Sequence(producer_of(THERE) + (user_tag(sender) if sender else ""), 0, 0)
+    said = b"IMAGO_ORIGIN\x01%b\x02" % str(Origin(THERE, 10**9)).encode()
+    message = stored(4, properties=said + stored_property(forged))
+    assert bool(list(tails([message], user))) == counts
+    (back,) = steps([message], Numbering(QUEUE, 11, 100, 0), "B", user)
+    assert isinstance(back, Returned)
+    assert back.is_proven == counts, "groups are told nothing of places that nobody has copied"
 
 
 def test_hops_are_bounded() -> None:

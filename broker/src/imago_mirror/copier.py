@@ -69,6 +69,8 @@ class Ends:
         self.source, self.target, self.forwarder = source, target, forwarder
         self.troubles = troubles
         self.target_cluster = ""
+        self.source_user: str | None = None
+        self.target_user: str | None = None
         self.queues = 1
         """How many are copied at once."""
 
@@ -163,7 +165,7 @@ class QueueCopier:
         found, map_ = None, self._map
         while at < end:
             pulled = await self._pull(self._ends.target, self._to, at, poll_s=0.0)
-            for tail in tails(pulled.cut()):
+            for tail in tails(pulled.cut(), self._ends.target_user):
                 if tail.origin.queue == self.queue:
                     map_.note(need_of(self.queue), tail.origin.offset, tail.offset)
                     found = tail
@@ -216,7 +218,8 @@ class QueueCopier:
         position, knowledge = self._lane.position, self._knowledge
         numbering = Numbering(self.queue, position.epoch, position.number, position.copied)
         with self._ends.troubles.at(SOURCE, self._subject):
-            found = steps(pulled.cut(), numbering, self._ends.target_cluster)
+            ends = self._ends
+            found = steps(pulled.cut(), numbering, ends.target_cluster, ends.source_user)
         store_ms = 0
         for step in found:
             store_ms = step.store_ms
@@ -231,7 +234,7 @@ class QueueCopier:
         """A message that came from the target: a group that consumed it here has it there."""
         there = step.there
         topic, place = there.queue.topic, self._knowledge.place_of(there.queue)
-        if topic == self.queue.topic and place is not None:
+        if topic == self.queue.topic and place is not None and step.is_proven:
             map_ = self._knowledge.map_of(topic, place)
             map_.note(need_of(self.queue), step.offset, there.offset)
         self._knowledge.returned += 1

@@ -56,6 +56,7 @@ class RunningMirror:
             self._target.forwarder(producer),
             self.troubles,
         )
+        self._ends.source_user, self._ends.target_user = settings.source.user, settings.target.user
         self._keeper = NoteKeeper(self._target, settings.name)
         both = self._source, self._target
         self._following = TopicFollowing(settings, both, self._ends, self.knowledge, self.troubles)

@@ -11,7 +11,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_mirror.core.origins import HOPS_MAX, PROPERTY, Origin, SourceQueue, hops_of, producer_of
+from imago_mirror.core.origins import (
+    HOPS_MAX,
+    PROPERTY,
+    Origin,
+    SourceQueue,
+    hops_of,
+    is_proven,
+    producer_of,
+)
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.layout import (
     HEAD,
@@ -65,6 +73,8 @@ class Returned(NamedTuple):
     offset: int
     there: Origin
     store_ms: int
+    is_proven: bool
+    """Whether a mirror has sent it; else groups are told nothing of its place."""
 
 
 Step = Copies | Returned
@@ -81,19 +91,24 @@ class Numbering(NamedTuple):
 
 
 def steps(
-    messages: Iterable[ReceivedMessage], numbering: Numbering, target_cluster: str
+    messages: Iterable[ReceivedMessage],
+    numbering: Numbering,
+    target_cluster: str,
+    user: str | None = None,
 ) -> list[Step]:
-    """Return what to do with messages of one queue, in their order."""
+    """Return what to do with messages of one queue, in their order; `user`: the mirrors' there."""
     made: list[Step] = []
     batch = _Batch()
     number = numbering.number
     for message in messages:
-        kept, hops = split_properties(message.tail[message.properties_at :])
+        raw = message.tail[message.properties_at :]
+        kept, hops = split_properties(raw)
         there = next((hop for hop in hops if hop.queue.cluster == target_cluster), None)
         store_ms = store_ms_of(message)
         if there is not None:
             number += batch.close(made, numbering, number)
-            made.append(Returned(message.offset, there, store_ms))
+            proven = is_proven(read_stored(raw), user)
+            made.append(Returned(message.offset, there, store_ms, proven))
             continue
         if message.offset < numbering.copied:
             continue
@@ -197,11 +212,12 @@ class Tail(NamedTuple):
     """Its place in the target's queue."""
 
 
-def tails(messages: Iterable[ReceivedMessage]) -> Iterable[Tail]:
-    """Return what copies among a target queue's messages say of themselves."""
+def tails(messages: Iterable[ReceivedMessage], user: str | None = None) -> Iterable[Tail]:
+    """Return what copies among a target queue's messages say of themselves; `user`: whose they
+    are. What somebody else has sent under a mirror's numbers says nothing of how far it is."""
     for message in messages:
         raw = message.tail[message.properties_at :]
         sent = read_stored(raw)
         hops = hops_of(names.find(raw, _ORIGIN), sent)
-        if hops and sent is not None:
+        if hops and sent is not None and is_proven(sent, user):
             yield Tail(hops[0], sent.epoch, sent.number, message.offset)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from imago_wire.record_format.sequences import Sequence, sent_id
+from imago_wire.record_format.sequences import Sequence, sent_id, tag_of, user_tag
 
 PROPERTY: Final = "IMAGO_ORIGIN"
 HOPS_MAX: Final = 8
@@ -77,3 +77,12 @@ def hops_of(value: bytes | None, sent: Sequence | None) -> tuple[Origin, ...]:
         return ()
     hops = read_hops(value)
     return hops if hops and producer_of(hops[0].queue) == sent_id(sent.producer) else ()
+
+
+def is_proven(sent: Sequence | None, user: str | None) -> bool:
+    """Whether a copy was sent by a mirror's user, or where nobody checks who sends.
+
+    Anybody may number messages as a mirror does: with access control under a tag of their own.
+    """
+    tag = "" if sent is None else tag_of(sent.producer)
+    return not tag or (user is not None and tag == user_tag(user))
