@@ -12,7 +12,7 @@ from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import print_json, print_line, print_table
 from imago_cli.times import moment
-from imago_log.errors import DataFolderLockedError, LogIOError
+from imago_log.errors import DataFolderLockedError, LaterFormatError, LogIOError
 from imago_log.offline.check import CheckProgress, Finding, NotADataFolderError, Severity
 from imago_log.offline.check import check as check_folder
 from imago_log.offline.dump import Unreadable, readable_body, to_json
@@ -126,6 +126,8 @@ def _told_errors() -> Iterator[None]:
     except DataFolderLockedError as error:
         # Not the code of damage: whoever runs a check in a script must tell them apart.
         raise CommandUsageError(str(error), cure="stop the broker first") from error
+    except LaterFormatError as error:
+        raise CommandUsageError(str(error), cure="use the `imago` of that version") from error
     except LogIOError as error:
         raise CommandError(
             str(error), cure="see to the disk, and to who may read the folder", code=Exit.IO

@@ -8,6 +8,7 @@ from imago_log.components import Components, StoreEvents
 from imago_log.disk.folder import DataFolder
 from imago_log.disk.space import Space
 from imago_log.disk.worker import Background, InlineWorker, ThreadWorker
+from imago_log.lifecycle.formats import refuse_later
 from imago_log.lifecycle.opening import StoreOpening
 from imago_log.state import StoreState
 from imago_log.status import StoreStatus
@@ -46,6 +47,7 @@ def open_components(
     folder.take()
     storage: StoreState | None = None
     try:
+        refuse_later(vfs, folder)
         storage = StoreState(
             config,
             vfs,

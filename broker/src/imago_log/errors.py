@@ -78,6 +78,18 @@ class RestoreUnfinishedError(StoreError):
         self.folder = folder
 
 
+class LaterFormatError(StoreError):
+    """A later version has written a file; nothing was changed."""
+
+    def __init__(self, path: Path, found: int | bytes, known: int) -> None:
+        said = found if isinstance(found, int) else repr(found[:20])
+        super().__init__(
+            f"{path} has format {said}, this version of imago reads up to {known}: a later version"
+            " has written it"
+        )
+        self.path = path
+
+
 class DataFolderLockedError(StoreError):
     """Another process holds the data folder."""
 

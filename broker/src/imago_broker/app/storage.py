@@ -15,6 +15,7 @@ from imago_log.errors import (
     DataFolderLockedError,
     DiskFullError,
     FileSizeError,
+    LaterFormatError,
     LogIOError,
     RestoreUnfinishedError,
     StoreError,
@@ -58,6 +59,11 @@ def open_store(
     except RestoreUnfinishedError as error:
         raise FatalError(
             f"{error}: repeat `imago backup restore`, it goes on where it was",
+            exit_code=ExitCode.DATA,
+        ) from error
+    except LaterFormatError as error:
+        raise FatalError(
+            f"{error}: start that version again, or restore a backup into another folder",
             exit_code=ExitCode.DATA,
         ) from error
     except FileSizeError as error:

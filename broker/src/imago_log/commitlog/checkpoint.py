@@ -27,6 +27,7 @@ _SLOTS = {1: Struct(">IHxxQ10q"), 2: Struct(">IHxxQ11q")}
 """By version; the first one had no high watermark."""
 _SLOT = _SLOTS[VERSION]
 _CHECKSUM = Struct(">I")
+_LATER_CHECKSUM_AT = SLOT_SIZE - _CHECKSUM.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,19 @@ def decode_slot(data: bytes) -> tuple[int, Checkpoint] | None:
         return None
     _, _, sequence, *values = slot.unpack_from(data)
     return sequence, Checkpoint(**dict(zip(Checkpoint.__slots__, values, strict=False)))
+
+
+def later_version(data: bytes) -> int:
+    """Return the version of a whole slot that a later version wrote; 0: it is none.
+
+    Later ones end with a checksum of all before it, whatever they hold.
+    """
+    if len(data) < SLOT_SIZE:
+        return 0
+    magic, version = _HEAD.unpack_from(data)
+    (checksum,) = _CHECKSUM.unpack_from(data, _LATER_CHECKSUM_AT)
+    later = magic == MAGIC and version > VERSION
+    return version if later and checksum == crc31(data[:_LATER_CHECKSUM_AT]) else 0
 
 
 class CheckpointFile:

@@ -15,6 +15,7 @@ from imago_log.disk.files import FilePool, fatal, offset_name, offsets_of, read_
 from imago_log.disk.folder import DataFolder, LastStop
 from imago_log.disk.vfs import OpenFile, ReadOnlyVfs
 from imago_log.errors import DataFolderLockedError, LogIOError, StoreError
+from imago_log.lifecycle.formats import refuse_later
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,8 +87,8 @@ def read_part(pool: FilePool, path: Path, at: int, size: int) -> bytes:
 class StoppedStore:
     """One data folder under a shared lock, until `close`.
 
-    NotADataFolderError: something else. DataFolderLockedError: a broker runs on it. LogIOError:
-    the operating system refuses.
+    NotADataFolderError: something else. DataFolderLockedError: a broker runs on it.
+    LaterFormatError: a later version wrote it. LogIOError: the operating system refuses.
     """
 
     def __init__(self, root: Path) -> None:
@@ -96,6 +97,7 @@ class StoppedStore:
         if not self.vfs.is_folder(self.folder.log):
             raise NotADataFolderError(root)
         self._lock = self._take_lock()
+        refuse_later(self.vfs, self.folder)
         self.pool = FilePool(self.vfs, FILES_OPEN_MAX)
         self.last_stop: LastStop = self.folder.last_stop()
         self.checkpoint_data = self.whole(self.folder.checkpoint)
