@@ -251,7 +251,6 @@ class SharedMarks(Protocol):
 
     async def read_operator_epoch(self) -> int:
         """Return the fence of the cluster's operator, as new as anybody can know it."""
-        ...
 
     async def raise_operator_epoch(self, epoch: int) -> None:
         """Make this the fence of the cluster's operator; the same again is no change.
@@ -260,13 +259,14 @@ class SharedMarks(Protocol):
         """
         ...
 
+    async def raise_feature_level(self, level: int, *, without_absent: bool = False) -> None:
+        """Raise the cluster's feature level; CoordinatorConflictError says who is against it."""
+
     async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
         """Set (or with None remove) a name service setting."""
-        ...
 
     async def set_write_wiped(self, broker_name: str, wiped: bool) -> None:
         """Take a shard's write permission out of all routes, or give it back."""
-        ...
 
 
 class PipelineRecords(Protocol):

@@ -20,6 +20,7 @@ from imago_broker.cluster.edits.shard_record import (
 from imago_broker.cluster.edits.state_node import decode_state, encode_state
 from imago_broker.cluster.tree import NODE_BYTES_MAX, Node
 from imago_broker.cluster.znodes import ClusterIdentity, GarbageError, Paths
+from imago_broker.model.feature_level import LEVEL_MAX
 from imago_broker.model.registry.cluster import (
     BrokerRecord,
     ForeignBroker,
@@ -122,9 +123,9 @@ def test_wiped_names_survive_the_trip(names: frozenset[str]) -> None:
     assert znodes.decode_wiped("p", znodes.encode_wiped(names)) == names
 
 
-@given(cluster_id=texts, root=texts, base=st.integers(0, 1023))
-def test_identity_survives_the_trip(cluster_id: str, root: str, base: int) -> None:
-    identity = ClusterIdentity(cluster_id, root, base)
+@given(cluster_id=texts, root=texts, base=st.integers(0, 1023), level=st.integers(1, LEVEL_MAX))
+def test_identity_survives_the_trip(cluster_id: str, root: str, base: int, level: int) -> None:
+    identity = ClusterIdentity(cluster_id, root, base, level)
     assert znodes.decode_identity("p", znodes.encode_identity(identity)) == identity
 
 
@@ -329,8 +330,8 @@ def test_unknown_members_are_ignored() -> None:
 
 
 def test_another_format_is_refused() -> None:
-    tree = {**json.loads(SAMPLES[0]), "format": 2}
-    with pytest.raises(GarbageError, match="format 2"):
+    tree = {**json.loads(SAMPLES[0]), "format": 3}
+    with pytest.raises(GarbageError, match="format 3"):
         znodes.decode_identity("/path", json.dumps(tree).encode())
 
 

@@ -79,8 +79,8 @@ OF_ONE: Final = re.compile(
     r"(GET|POST) /($|dashboard/|healthz|livez|readyz|writez|metrics|login|logout)"
     r"|\w+ /\{function:"
     r"|GET /admin/v1/(session|status|shard|restart-check|restart-done|pipelines/|topics|groups"
-    r"|readers|users|quotas|access|metaq|config|cluster/backups)"
-    r"|POST /admin/v1/(handover|elect|cordon|uncordon|drain|undrain|shards/|operator-epoch"
+    r"|readers|users|quotas|access|metaq|config|features|cluster/backups)"
+    r"|POST /admin/v1/(handover|elect|cordon|uncordon|drain|undrain|shards/|operator-epoch|features"
     r"|pipelines/|topics/\{topic\}/(open|seal)|readers|access/exchange|metaq/|messages)"
     r"|PATCH /admin/v1/config"
     r"|(POST|DELETE) /admin/v1/(cluster/backups|fence)"
@@ -91,6 +91,7 @@ COMMANDS: Final[dict[str, str]] = {
     "cluster status": "",
     "cluster explain": "",
     "cluster top": "",
+    "cluster features": "",
     "cluster report": "--file {folder}/report.tar.gz",
     "shard list": "",
     "shard show": "1",

@@ -39,7 +39,7 @@ from imago_broker.admin.resources import (
     users,
     whole,
 )
-from imago_broker.admin.shards import fencing, leadership, opening
+from imago_broker.admin.shards import features, fencing, leadership, opening
 from imago_broker.admin.shards.shards import to_master
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("POST", "/admin/v1/shards/{shard}/drained", marks.mark_drained, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/shards/{shard}/remove", marks.remove, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/operator-epoch", leadership.operator_epoch, rights.RUN_CLUSTER),
+    ("GET", features.PATH, features.show, rights.SHOW_STATE),
+    ("POST", features.PATH, features.finalize, rights.RUN_CLUSTER),
     ("GET", "/admin/v1/pipelines/{name}", pipelines.show, rights.SHOW_PIPELINE),
     ("POST", "/admin/v1/pipelines/{name}/epoch", pipelines.raise_epoch, rights.ALTER_PIPELINE),
     ("GET", "/admin/v1/topics", topics.list_all, rights.SHOW_CLUSTER),

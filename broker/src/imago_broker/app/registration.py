@@ -7,6 +7,7 @@ import logging
 import zlib
 from typing import TYPE_CHECKING
 
+from imago_broker.model import feature_level
 from imago_broker.model.registry.cluster import BrokerRecord
 from imago_broker.model.topics.placed import pattern_placements, placement
 from imago_broker.ports import CoordinatorError
@@ -77,6 +78,7 @@ def broker_record(
         client_grpc=config.rocketmq.grpc_advertised_port,
         listeners=tuple(each.address(ports.told_hosts.of(each)) for each in ports.entrances),
         metaq_listener=config.metaq.listener,
+        feature_level=feature_level.NEWEST,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.app.member import anew
 from imago_broker.core.deletion_times import DeletionTimes
@@ -24,11 +25,22 @@ from imago_log.store import MessageStore
 from imago_wire.records.record import host_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_broker.config import BrokerConfig
     from imago_broker.ports import Clock
     from imago_log.config import Due
 
 logger = logging.getLogger(__name__)
+
+_CURES: Final[Mapping[type[Exception], str]] = MappingProxyType(
+    {
+        DataFolderLockedError: "stop that broker, or set another broker.data_dir",
+        RestoreUnfinishedError: "repeat `imago backup restore`, it goes on where it was",
+        LaterFormatError: "start that version again, or restore a backup into another folder",
+    }
+)
+"""Of folders that belong to somebody else for now."""
 
 
 def open_store(
@@ -52,20 +64,9 @@ def open_store(
             monotonic=clock.monotonic_ms,
             lead=lead,
         )
-    except DataFolderLockedError as error:
-        raise FatalError(
-            f"{error}: stop that broker, or set another broker.data_dir", exit_code=ExitCode.DATA
-        ) from error
-    except RestoreUnfinishedError as error:
-        raise FatalError(
-            f"{error}: repeat `imago backup restore`, it goes on where it was",
-            exit_code=ExitCode.DATA,
-        ) from error
-    except LaterFormatError as error:
-        raise FatalError(
-            f"{error}: start that version again, or restore a backup into another folder",
-            exit_code=ExitCode.DATA,
-        ) from error
+    except tuple(_CURES) as error:
+        cure = _CURES[type(error)]
+        raise FatalError(f"{error}: {cure}", exit_code=ExitCode.DATA) from error
     except FileSizeError as error:
         raise FatalError(
             f"{error}: set store.segment_bytes_max to {error.size} again, a log keeps the size of"

@@ -178,6 +178,7 @@ class Mirror:
         now = replace(
             before,
             cluster_id=identities[0].cluster_id if identities else "",
+            feature_level=identities[0].feature_level if identities else before.feature_level,
             brokers=tuple(brokers),
             states=MappingProxyType(_by_shard(self._states.good, -2)),
             known=MappingProxyType({n: shard.replicas() for n, shard in shards.items()}),

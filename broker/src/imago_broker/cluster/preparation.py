@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imago_broker.cluster import znodes
 from imago_broker.cluster.edits import edits
 from imago_broker.cluster.tree import TreeConfigurationError
+from imago_broker.model import feature_level
 
 if TYPE_CHECKING:
     from imago_broker.cluster.settings import CoordinatorConfig
@@ -44,6 +45,8 @@ class Preparation:
             cluster_id or self._config.new_id(),
             self._config.metaq_root,
             self._config.metaq_broker_id_base,
+            # One that is made now is all of this version's.
+            feature_level.NEWEST,
         )
         path = self._paths.identity
         await edits.ensure(self._tree, [(path, znodes.encode_identity(wanted))])
@@ -58,4 +61,6 @@ class Preparation:
                 f"{found.metaq_root!r} and metaq.broker_id_base = {found.broker_id_base}; "
                 "give every process of it these values"
             )
+        if reason := feature_level.too_old(found.feature_level):
+            raise TreeConfigurationError(f"cluster {self._config.cluster}: {reason}")
         self._session_id = session_id

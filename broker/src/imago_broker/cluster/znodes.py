@@ -1,7 +1,8 @@
 """Paths and payloads of the registry `/imago/<cluster>`, to values and back.
 
 ```
-/imago/<cluster>/id                       {"format":1,"id":…,"metaqRoot":"/meta","brokerIdBase":0}
+/imago/<cluster>/id                       {"format":1,"id":…,"metaqRoot":"/meta","brokerIdBase":0},
+                                          from level 2 on {"format":2,"featureLevel":2,…}
                 /operator                 {"epoch":0}
                 /pipelines/<name>         which run may write: `pipelines`
                 /shards/<k>               members, cordoned, drained: `shard_record`
@@ -31,6 +32,7 @@ import orjson
 
 from imago_broker.cluster.listener_nodes import listeners_json, listeners_of
 from imago_broker.cluster.tree import NODE_BYTES_MAX
+from imago_broker.model import feature_level
 from imago_broker.model.registry.cluster import (
     BrokerRecord,
     ForeignBroker,
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 BUCKETS = 64
-FORMAT = 1
+FORMAT = 2
+"""Of `/id`: 1 up to feature level 1. Version 0.1 refuses any other, and so each higher level."""
 FOREIGN_BYTES_MAX = 16 << 20
 """Of a foreign broker's table once it is inflated."""
 
@@ -66,6 +69,7 @@ class ClusterIdentity:
     cluster_id: str
     metaq_root: str
     broker_id_base: int
+    feature_level: int = feature_level.FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +150,31 @@ class Paths:
 
 
 def encode_identity(identity: ClusterIdentity) -> bytes:
+    level = identity.feature_level
+    first = level == feature_level.FIRST
     return orjson.dumps(
         {
-            "format": FORMAT,
+            "format": 1 if first else FORMAT,
             "id": identity.cluster_id,
             "metaqRoot": identity.metaq_root,
             "brokerIdBase": identity.broker_id_base,
         }
+        | ({} if first else {"featureLevel": level})
     )
 
 
 def decode_identity(path: str, data: bytes) -> ClusterIdentity:
     def read(value: dict[str, Any]) -> ClusterIdentity:
-        if value["format"] != FORMAT:
-            raise WrongError(f"format {value['format']!r:.20}, this version knows {FORMAT}")
+        if value["format"] not in (1, FORMAT):
+            raise WrongError(
+                f"format {value['format']!r:.20}, this version knows {FORMAT}: start the version"
+                " that wrote it, or a later one"
+            )
+        level = of(int, value["featureLevel"]) if value["format"] == FORMAT else feature_level.FIRST
+        if not feature_level.FIRST <= level <= feature_level.LEVEL_MAX:
+            raise WrongError(f"feature level {level}")
         return ClusterIdentity(
-            of(str, value["id"]), of(str, value["metaqRoot"]), of(int, value["brokerIdBase"])
+            of(str, value["id"]), of(str, value["metaqRoot"]), of(int, value["brokerIdBase"]), level
         )
 
     return decode(path, data, dict, read)
@@ -210,6 +223,7 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "clientGrpc": record.client_grpc,
             "listeners": listeners_json(record.listeners),
             "metaqListener": record.metaq_listener,
+            "featureLevel": record.feature_level,
         }
     )
 
@@ -248,6 +262,7 @@ def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
             client_grpc=value.get("clientGrpc", 0),
             listeners=listeners_of(value.get("listeners", ())),
             metaq_listener=of(str, value.get("metaqListener", "")),
+            feature_level=of(int, value.get("featureLevel", feature_level.FIRST)),
         )
 
     return decode(path, data, dict, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +11,11 @@ from imago_broker.features.pop.feature import POP, PopServices
 from imago_broker.features.request_reply.feature import REQUEST_REPLY
 from imago_broker.features.sinks.feature import SINKS
 from imago_broker.features.transactions.feature import TRANSACTIONS
+from imago_broker.model import feature_level
 from imago_broker.processors.rocketmq.access.access_hook import LIMITED as COMMON_LIMITED
 from imago_broker.processors.rocketmq.access.rights import COMMON_RIGHTS
+from imago_broker.processors.rocketmq.exchange import Reply
+from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
     from imago_broker.features.feature import Feature
     from imago_broker.processors.rocketmq.access.rights import Right
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.processors.rocketmq.exchange import Exchange
+    from imago_broker.processors.rocketmq.installed import Installed
+    from imago_broker.processors.rocketmq.rows import Row
     from imago_broker.service.access.throttling import Direction
 
 FEATURES: Final[tuple[Feature, ...]] = (DELAYS, TRANSACTIONS, POP, REQUEST_REPLY, SINKS)
@@ -37,7 +44,24 @@ LIMITED: Final[Mapping[int, Direction]] = MappingProxyType(
 
 def install(parts: RocketmqAssembly) -> None:
     """Make all features in one broker."""
-    parts.features.extend(each.install(parts) for each in FEATURES)
+    parts.features.extend(_from_its_level(each, parts) for each in FEATURES)
+
+
+def _from_its_level(feature: Feature, parts: RocketmqAssembly) -> Installed:
+    """Make a feature whose requests are refused while an older broker is in the cluster."""
+    made = feature.install(parts)
+    if feature.level == feature_level.FIRST:
+        return made
+    view = parts.broker.registry.view
+
+    def served(row: Row) -> Row:
+        def handle(exchange: Exchange) -> Reply | None:
+            why = feature_level.waits_for(feature.level, view().feature_level)
+            return row.handle(exchange) if why is None else Reply(ResponseCode.SYSTEM_ERROR, why)
+
+        return replace(row, handle=handle)
+
+    return replace(made, rows=[served(row) for row in made.rows])
 
 
 def popping_of(parts: RocketmqAssembly) -> PopServices:

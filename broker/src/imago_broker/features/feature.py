@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from imago_broker.model import feature_level
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -22,5 +24,7 @@ class Feature:
     """What each of its request codes needs a right to."""
     limited: Mapping[int, Direction]
     """Those whose rate and bytes may be limited: all that take messages, or answer with bodies."""
+    level: int = feature_level.FIRST
+    """The cluster's feature level from which on its requests are served."""
     install: Callable[[RocketmqAssembly], Installed]
     """Makes its parts in one broker, over what that has anyway."""

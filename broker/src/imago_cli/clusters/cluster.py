@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, NO_REGISTRY, Admin, ask
+from imago_cli.clusters.features import features, remark
 from imago_cli.clusters.report import report
 from imago_cli.clusters.top import top
 from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
@@ -31,6 +32,7 @@ def attach(root: CommandGroup) -> None:
     group.add("status", status)
     group.add("explain", explain)
     group.add("top", top)
+    group.add("features", features)
     group.add("report", report)
     root.add("cluster", group)
 
@@ -205,6 +207,8 @@ def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
     """What a person should know besides the table."""
     for shard in cluster["shards"]:
         yield from (f"{shard['name']}{each}" for each in _shard_remarks(cluster, shard))
+    if raised := remark(cluster):
+        yield raised
     if not cluster["zooKeeperConnected"]:
         yield NO_REGISTRY
     for path, reason in cluster["refused"].items():

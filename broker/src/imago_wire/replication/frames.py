@@ -25,6 +25,9 @@ SMALL_BYTES_MAX: Final = 1024
 """Payload of frames that hold some numbers or a sentence."""
 EPOCHS_MAX: Final = 2048
 TEXT_BYTES_MAX: Final = 512
+FEATURE_LEVEL: Final = 1
+"""Type of the extension of HELLO with the highest feature level that the follower understands:
+u16, 1 where there is none."""
 
 Epochs = tuple[tuple[int, int], ...]
 """(epoch, log offset of its first byte), both rising."""
@@ -109,6 +112,12 @@ class Hello:
     log_end: int
     extensions: tuple[tuple[int, bytes], ...] = ()
     """(type, value): room for what later versions have to say; unknown types are ignored."""
+
+    @property
+    def feature_level(self) -> int:
+        """The highest that the follower understands."""
+        said = dict(self.extensions).get(FEATURE_LEVEL, b"")
+        return max(1, int.from_bytes(said)) if len(said) == U16.size else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

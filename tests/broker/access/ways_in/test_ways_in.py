@@ -74,7 +74,7 @@ SAME: Final[dict[str, Code]] = {
 """By method and path, the code that does the same."""
 WITHOUT_CODE: Final = re.compile(
     r"(GET|POST) /admin/v1/("
-    r"session|cluster|audit|history|live|shard|restart|handover|elect|fence|cordon|uncordon|drain|undrain|operator-epoch|"
+    r"session|cluster|audit|history|live|shard|restart|handover|elect|fence|cordon|uncordon|drain|undrain|operator-epoch|features|"
     r"pipelines|readers|groups/\{group\}/replay|topics/\{topic\}/|users/\{user\}/tokens|quotas|metaq|access/exchange)|"
     r"(PUT|DELETE) /admin/v1/(quotas/|users/\{user\}/tokens|cluster/(clients|backups)/|fence$)|"
     r"(GET|POST|PUT) /($|dashboard/|healthz|livez|readyz|writez|metrics|login|logout|\{function:)"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from struct import pack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.model.feature_level import NEWEST
 from imago_broker.replication.leader import leader_session as leader_module
 from imago_broker.replication.leader import leading as leading_module
 from imago_broker.replication.leader.leader_session import GREETING_MS
@@ -19,6 +21,7 @@ from imago_testing.frames.replication import VECTORS
 from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import encode, repair_header
 from imago_wire.replication.frames import (
+    FEATURE_LEVEL,
     Ack,
     Fetch,
     Frame,
@@ -103,6 +106,7 @@ def hello(shard: ShardBrokers, /, **changes: object) -> Hello:
         "epochs": (),
         "log_start": 0,
         "log_end": 0,
+        "extensions": ((FEATURE_LEVEL, pack(">H", NEWEST)),),
         **changes,
     }
     return Hello(**fields)  # type: ignore[arg-type]  # the fields above, some replaced

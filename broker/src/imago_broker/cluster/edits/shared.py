@@ -143,6 +143,18 @@ def raising(paths: Paths, epoch: int) -> Edit:
     return edit
 
 
+def levelling(paths: Paths, level: int) -> Edit:
+    """Raise the cluster's feature level; a higher one stays."""
+
+    def edit(data: bytes | None) -> bytes | None:
+        stands = znodes.decode_identity(paths.identity, data or b"")
+        if level <= stands.feature_level:
+            return None
+        return znodes.encode_identity(replace(stands, feature_level=level))
+
+    return edit
+
+
 def surplus(
     view: ClusterView, registered: BrokerRecord | None, placements: Sequence[TopicPlacement]
 ) -> list[str]:

@@ -10,6 +10,7 @@ from imago_broker.cluster.edits.shared import leaving
 from imago_broker.cluster.metaq_tree import metaq_progress
 from imago_broker.cluster.metaq_tree.metaq_tree import MetaqPaths
 from imago_broker.cluster.tree import Delete, NoNodeError, NotEmptyError
+from imago_broker.core.levelling import obstacle
 from imago_broker.model import names
 from imago_broker.model.registry.cluster import PERM_WRITE, shard_name
 from imago_broker.ports import CoordinatorConflictError, UnknownShardError
@@ -67,6 +68,13 @@ class TreeSharedMarks:
 
     async def raise_operator_epoch(self, epoch: int) -> None:
         await self.nodes.change(self.paths.operator, shared.raising(self.paths, epoch))
+
+    async def raise_feature_level(self, level: int, *, without_absent: bool = False) -> None:
+        for path in (self.paths.shards, self.paths.brokers, self.paths.identity):
+            await self.nodes.read_now(path)
+        if why := obstacle(self.reader.view, level, without_absent=without_absent):
+            raise CoordinatorConflictError(why)
+        await self.nodes.change(self.paths.identity, shared.levelling(self.paths, level))
 
     async def put_kv(self, namespace: str, key: str, value: str | None) -> None:
         await self.nodes.change(self.paths.kv, shared.putting(self.paths, namespace, key, value))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from imago_broker.features.feature import Feature
 from imago_broker.features.sinks.staging import StagingProcessor
 from imago_broker.metrics import counter
+from imago_broker.model import feature_level
 from imago_broker.processors.rocketmq.access.rights import send, topic
 from imago_broker.processors.rocketmq.installed import Installed
 from imago_broker.processors.rocketmq.needs import PUBLISH
@@ -55,6 +56,7 @@ def install(parts: RocketmqAssembly) -> Installed:
 
 
 SINKS: Final = Feature(
+    level=feature_level.PUBLISHED_BY_MARK,
     rights=MappingProxyType(
         {
             Code.IMAGO_STAGE_BATCH: send,

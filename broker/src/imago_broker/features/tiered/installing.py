@@ -9,6 +9,7 @@ from imago_broker.errors import ExitCode, FatalError
 from imago_broker.features.catalogue import popping_of
 from imago_broker.features.tiered.tier import Tier
 from imago_broker.metrics import counter, gauge
+from imago_broker.model.feature_level import TIERED
 from imago_broker.processors.rocketmq.installed import Installed
 from imago_objects import ObjectsConfig, ObjectsError, open_objects
 from imago_wire.hot import QueueTail
@@ -64,6 +65,11 @@ def install_tier(
         wake=wake,
     )
 
+    def needed_from() -> int:
+        """Keep all here until each broker that may lead reads from the bucket."""
+        stands = broker.registry.view().feature_level
+        return tier.needed_from() if stands >= TIERED else broker.store.log_start
+
     def apply(changed: BrokerConfig) -> None:
         tier.keep(changed.store.retention_ms)
 
@@ -73,7 +79,7 @@ def install_tier(
         samples=_samples(tier),
         start=tier.start,
         stop=tier.stop,
-        needed_from=tier.needed_from,
+        needed_from=needed_from,
         told=tier.status,
         apply=apply,
     )

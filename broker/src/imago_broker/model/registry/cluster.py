@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from imago_broker.model import feature_level
 from imago_broker.model.registry import foreign
 from imago_wire.errors import WrongError
 
@@ -128,6 +129,8 @@ class BrokerRecord:
     """Its further listeners."""
     metaq_listener: str = ""
     """Which of them MetaQ's tree names; "": none."""
+    feature_level: int = feature_level.FIRST
+    """The highest that it understands."""
 
     def __post_init__(self) -> None:
         _check_range("shard", self.shard, 0, SHARD_MAX)
@@ -149,6 +152,9 @@ class BrokerRecord:
             _check_text(name, getattr(self, name))
         for name in ("log_epoch", "log_end", "epoch_seen"):
             _check_range(name, getattr(self, name), 0, NUMBER_MAX)
+        _check_range(
+            "feature level", self.feature_level, feature_level.FIRST, feature_level.LEVEL_MAX
+        )
         for name in ("zone", "client_host", "problem"):
             if text := getattr(self, name):
                 _check_text(name, text)
@@ -261,6 +267,8 @@ class ClusterView:
     cluster: str
     cluster_id: str = ""
     """Made once per cluster; "" before the first read."""
+    feature_level: int = feature_level.FIRST
+    """What all of its brokers understand, and may use."""
     version: int = 0
     """Grows with every snapshot that differs from the one before. Local to this process."""
     brokers: tuple[BrokerRecord, ...] = ()

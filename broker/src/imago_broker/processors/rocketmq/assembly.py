@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.config.live import LiveSettings
+from imago_broker.model.feature_level import LIGHT_QUEUES, waits_for
 from imago_broker.processors.rocketmq.groups.resetting import OffsetResetter
 from imago_broker.processors.rocketmq.lanes import Lanes
 from imago_broker.processors.rocketmq.needs import PUBLISH, of_topic
@@ -224,6 +225,9 @@ def assemble(
     clients = _clients(broker, identity, hold)
     delivery = _delivery(broker, hold, delays.timers, clients.registry, live, identity.cluster)
     transactions = _transactions(broker, live, identity, delays.levels, clients.registry)
+    broker.messages.light.waits_for = lambda: waits_for(
+        LIGHT_QUEUES, broker.registry.view().feature_level
+    )
     features: list[Installed] = []
     now_ms = broker.clock.epoch_ms()
     return RocketmqAssembly(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from imago_broker.model import feature_level
 from imago_broker.replication.follower.receiving import Copy
 from imago_broker.replication.links.link import UNREAD_BYTES_MAX
 from imago_broker.service.metaq_transactions.staged_marks import PartlyPublished
@@ -17,6 +18,8 @@ from imago_wire.replication.decoder import FrameDecoder
 from imago_wire.replication.encoder import encode, repair_header
 from imago_wire.replication.frames import (
     EPOCHS_MAX,
+    FEATURE_LEVEL,
+    U16,
     Ack,
     Data,
     Fetch,
@@ -133,6 +136,7 @@ class FollowerSession:
             epochs=store.epochs[-EPOCHS_MAX:],
             log_start=store.log_start,
             log_end=store.log_end,
+            extensions=((FEATURE_LEVEL, U16.pack(feature_level.NEWEST)),),
         )
         self._send(hello)
 

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from imago_broker.core.repeated_lines import RepeatedLines
+from imago_broker.model import feature_level
 from imago_broker.replication.leader.leader_session import (
     LeaderSession,
     SessionRefusedError,
@@ -245,6 +246,10 @@ class Leading:
         problem = self._addresses.problem(session.link.peer, live.host, live.addresses)
         if problem is not None:
             raise SessionRefusedError(RefusalCode.MEMBER, f"member {hello.uuid!r} {problem}")
+        # It may have come between the look at all members and the rise of the level.
+        problem = feature_level.too_old(identity.view().feature_level, own=hello.feature_level)
+        if problem is not None:
+            raise SessionRefusedError(RefusalCode.PROTOCOL, problem)
         problem = self._followers.greeting_problem(hello.epoch)
         if problem is not None:
             raise SessionRefusedError(RefusalCode.STALE_EPOCH, problem)

@@ -67,6 +67,8 @@ class LightQueues:
         self.queues_max = 20_000
         self.pending = 0
         """Entries made here that are to be appended; never too few."""
+        self.waits_for: Callable[[], str | None] = lambda: None
+        """Why no light queue may be made yet; None: nothing is against it."""
         self.on_gone: list[Callable[[str], None]] = []
         """Told each light queue that is deleted."""
         self._store = store
@@ -119,6 +121,8 @@ class LightQueues:
         missing = [name for name in dict.fromkeys(wanted) if name not in self._names]
         if not missing:
             return
+        if why := self.waits_for():
+            raise RequestError(f"light queue {missing[0]}: {why}")
         for name in missing:
             if name in self._store.topics():
                 raise RequestError(
