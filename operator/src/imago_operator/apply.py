@@ -38,6 +38,7 @@ from imago_operator.model.actions import (
     LiftFence,
     MarkDrained,
     OwnClaim,
+    RaiseLevel,
     SetConfig,
     Stop,
     Uncordon,
@@ -132,6 +133,11 @@ class BrokerExecutor:
         registry = self._seen.observed.registry
         epoch = await self._epoch() if registry and registry.connected else 0
         await self._admin.lift_fence(self._address(action.pod), operator_epoch=epoch)
+
+    @do.register
+    async def _(self, action: RaiseLevel) -> None:
+        brokers, epoch = self._seen.reached.brokers, await self._epoch()
+        await self._admin.raise_level(brokers, action.level, operator_epoch=epoch)
 
     @do.register
     async def _(self, action: Cordon) -> None:

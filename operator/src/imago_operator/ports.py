@@ -99,6 +99,9 @@ class AdminCalls(Protocol):
     async def lift_fence(self, broker: str, *, operator_epoch: int) -> None:
         """Have a broker that is fenced serve again: DELETE /admin/v1/fence."""
 
+    async def raise_level(self, brokers: Sequence[str], level: int, *, operator_epoch: int) -> None:
+        """Raise the cluster's feature level, for good: POST /admin/v1/features."""
+
     async def set_config(
         self, broker: str, values: Mapping[str, object], *, operator_epoch: int
     ) -> None:

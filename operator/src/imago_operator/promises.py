@@ -19,6 +19,7 @@ from imago_operator.model.actions import (
     Handover,
     Hibernate,
     MarkDrained,
+    RaiseLevel,
     Stop,
 )
 from imago_operator.model.state import STATEFUL_SET
@@ -47,7 +48,22 @@ def broken(
         *_shards(observed, actions),
         *_sleep(desired, observed, actions),
         *_fences(desired, observed, actions),
+        *_levels(desired, observed, actions),
     ]
+
+
+def _levels(desired: Desired, observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
+    """No level is used that a member lacks or a person holds back: that has no way back."""
+    registry, held = observed.registry, desired.spec.feature_level
+    for action in actions:
+        if not isinstance(action, RaiseLevel):
+            continue
+        shards = registry.shards.values() if registry and registry.connected else ()
+        members = [member for shard in shards for member in shard.members]
+        if not members or any(member.feature_level < action.level for member in members):
+            yield f"level {action.level} is raised that a member may not understand"
+        if held is not None and action.level > held:
+            yield f"level {action.level} is raised, held at {held}"
 
 
 def _pod(observed: Observed, name: str) -> Pod | None:

@@ -87,6 +87,7 @@ SILENT: Final = frozenset(
         "brokers.storage.autoGrow.max",
         "brokers.storage.autoGrow.step",
         "brokers.storage.persistentVolumeClaimRetentionPolicy.whenScaled",
+        "featureLevel",
         "scaleDown.drain",
         "scaleDown.timeout",
         "scaleUp.fill",

@@ -40,7 +40,10 @@ def _json(name: str, content: bytes) -> Callable[[Path], None]:
 
 
 def _text(name: str, content: bytes) -> Callable[[Path], None]:
-    return lambda data: (data / name).write_bytes(content) and None
+    def write(data: Path) -> None:
+        (data / name).write_bytes(content)
+
+    return write
 
 
 LATER = {

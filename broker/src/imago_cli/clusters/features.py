@@ -64,7 +64,7 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {news}" for news in said["switchesOn"])
     if said["behind"]:
         yield f"level {said['newest']} waits for {', '.join(said['behind'])}: upgrade them"
-    if said["absent"] and said["newest"] > said["level"]:
+    if said["absent"]:
         yield f"not there, so nobody knows what they understand: {', '.join(said['absent'])}"
 
 

@@ -46,6 +46,8 @@ class Story:
     """Since when nobody has looked; empty: somebody has, just now."""
     stale: bool
     """Whether the status speaks of an older spec."""
+    level: str
+    """Which feature level brokers may use; empty: unknown."""
     remarks: tuple[str, ...]
     """Annotations without effect."""
 
@@ -67,6 +69,7 @@ class Story:
             pending=tuple(pending),
             late=not_looked_at(cluster),
             stale=status.get("observedGeneration", 0) < metadata.get("generation", 0),
+            level=_level(cluster),
             remarks=tuple(remarks(cluster)),
         )
 
@@ -84,6 +87,7 @@ class Story:
             "notLookedAt": self.late,
             "conditions": [{**one, **_advice(one)} for one in self.notable],
             "pendingApprovals": [dict(one) for one in self.pending],
+            "featureLevel": self.level,
             "remarks": list(self.remarks),
         }
 
@@ -116,6 +120,15 @@ class Story:
             yield f"  it was {case}"
         else:
             yield f"{self.cluster}: {case}"
+        if self.level:
+            yield f"  feature level {self.level}"
+
+
+def _level(cluster: Mapping[str, Any]) -> str:
+    level, held = cluster.get("status", {}).get("featureLevel"), cluster["spec"].get("featureLevel")
+    if level is None:
+        return ""
+    return f"{level}" + (", held there by spec.featureLevel" if held == level else "")
 
 
 def _is_notable(condition: Mapping[str, Any]) -> bool:

@@ -102,6 +102,14 @@ class AdminClient:
     async def lift_fence(self, broker: str, *, operator_epoch: int) -> None:
         await self._change("DELETE", broker, "/admin/v1/fence", {}, operator_epoch)
 
+    async def raise_level(self, brokers: Sequence[str], level: int, *, operator_epoch: int) -> None:
+        # Members that are not there are of pods that are no more: all that are wanted have been
+        # seen, and one of an older version would refuse to start.
+        body = {"level": level, "withoutAbsent": True}
+        await self._calls.change_at_any(
+            "POST", brokers, "/admin/v1/features", body, epoch=operator_epoch
+        )
+
     async def set_config(
         self, broker: str, values: Mapping[str, object], *, operator_epoch: int
     ) -> None:

@@ -46,6 +46,7 @@ def registry_of(answer: Mapping[str, Any]) -> RegistryView:
         cluster_id=answer.get("clusterId") or None,
         connected=bool(answer.get("zooKeeperConnected")),
         operator_epoch=int(answer.get("operatorEpoch") or 0),
+        feature_level=answer.get("featureLevel"),
         shards={shard.id: shard for shard in shards},
     )
 
@@ -62,6 +63,7 @@ def _shard(said: Mapping[str, Any]) -> Shard:
                 lag_bytes=member.get("lagBytes"),
                 damaged=bool(member.get("damaged")),
                 problem=str(member.get("problem") or member.get("stalled") or ""),
+                feature_level=int(member.get("featureLevel") or 1),
             )
             for member in said.get("members", ())
         ),

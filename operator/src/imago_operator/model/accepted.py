@@ -30,7 +30,7 @@ def in_force(manifest: Mapping[str, Any], operator: OperatorInfo) -> Desired | U
     enough to observe by, and never acted on.
     """
     found, status = desired_of(manifest, operator), manifest.get("status") or {}
-    problem = found if isinstance(found, UnreadableSpec) else _step(found, status.get("version"))
+    problem = found if isinstance(found, UnreadableSpec) else _step(found, status)
     if problem is None:
         return found
     if kept := status.get("acceptedSpec"):
@@ -49,8 +49,8 @@ def kept_form(desired: Desired) -> str | None:
     return text if len(text) <= SPEC_SIZE_MAX else None
 
 
-def _step(desired: Desired, running: str | None) -> UnreadableSpec | None:
-    text = step_problem(running, desired.version)
+def _step(desired: Desired, status: Mapping[str, Any]) -> UnreadableSpec | None:
+    text = step_problem(status.get("version"), desired.version, status.get("featureLevel"))
     if text is None:
         return None
     return UnreadableSpec(resource=desired.resource, problem=text, reason="DowngradeRefused")

@@ -179,6 +179,13 @@ class LiftFence:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseLevel:
+    """Have brokers use what they all understand; none that understands less starts again."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cordon:
     """Have a shard take no new topics."""
 
@@ -239,6 +246,7 @@ Action = (
     | Elect
     | FenceMember
     | LiftFence
+    | RaiseLevel
     | Cordon
     | Uncordon
     | MarkDrained

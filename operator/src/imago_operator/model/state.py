@@ -223,6 +223,8 @@ class ShardBroker:
     """Whether a part of its log is out of service."""
     problem: str = ""
     """What it cannot do, in its own words or its master's; empty: nothing."""
+    feature_level: int = 1
+    """The highest that it understands; 1: it says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +255,8 @@ class RegistryView:
     cluster_id: str | None
     connected: bool
     operator_epoch: int = 0
+    feature_level: int | None = None
+    """What all brokers may use; None: those that were asked know nothing of it."""
     shards: Mapping[int, Shard] = field(default_factory=dict)
 
 

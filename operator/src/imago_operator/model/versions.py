@@ -7,11 +7,17 @@ the operator may need what it has never heard of; one that is older still may la
 from __future__ import annotations
 
 import re
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NUMBERS: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)")
 LINES: Final = 2
 """Minor lines that are run: the operator's own, and those before it."""
+UNDERSTOOD: Final[Mapping[tuple[int, int], int]] = MappingProxyType({(0, 1): 1, (0, 2): 2})
+"""The feature level that a minor line of brokers understands."""
 REGISTRY_USER_SINCE: Final = (0, 2, 0)
 """From this version on brokers can be a user of ZooKeeper, and reach it over TLS.
 
@@ -38,16 +44,22 @@ def refusal(version: str, operator: str) -> str | None:
     return None
 
 
-def step_problem(running: str | None, wanted: str) -> str | None:
-    """Return why brokers cannot get a version: only one minor step up, none down; None: they can.
+def step_problem(running: str | None, wanted: str, level: int | None) -> str | None:
+    """Return why brokers cannot get a version; None: they can.
 
-    `running`: the version that all of them have; None: not known.
+    One minor step up; one down while the cluster's feature level is none that this lacks.
+    `running`: the version that all of them have; None: not known. `level`: None: not known.
     """
     if running is None:
         return None
     now, then = numbers(running), numbers(wanted)
     if then[:2] < now[:2]:
-        return f"spec.version: {wanted} is older than {running}, which brokers have"
+        text = f"spec.version: {wanted} is older than {running}, which brokers have"
+        if then[0] != now[0] or then[1] < now[1] - 1:
+            return f"{text}, by more than one minor step"
+        if level is None or level > UNDERSTOOD.get(then[:2], 0):
+            return f"{text}, and does not understand the cluster's feature level {level or '?'}"
+        return None
     if then[0] != now[0] or then[1] > now[1] + 1:
         text = f"spec.version: from {running} to {wanted} is more than one minor step"
         return f"{text}; set {now[0]}.{now[1] + 1} first, with an operator that runs it"

@@ -25,7 +25,9 @@ def standing_still(desired: Desired | UnreadableSpec, observed: Observed) -> Pla
     if isinstance(desired, UnreadableSpec):
         return _invalid(desired.problem, reason=desired.reason)
     if desired.problem is None:
-        problem = step_problem(observed.status.version, desired.version)
+        problem = step_problem(
+            observed.status.version, desired.version, observed.status.feature_level
+        )
         if problem is not None:
             return _invalid(problem, reason="DowngradeRefused")
     if not observed.synced:

@@ -24,7 +24,7 @@ from imago_operator.plan import (
 )
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.members import fencing, leaving
-from imago_operator.plan.registry import joining, registry, spreading
+from imago_operator.plan.registry import joining, levels, registry, spreading
 from imago_operator.plan.restarts import permission, rollout
 from imago_operator.plan.rows import PlanRow, PlanStep, ReconcilePlan
 
@@ -63,6 +63,7 @@ ORDERLY: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     scaledown.resume,
     scaledown.scale_down,
     storage.grown,
+    levels.rise,
 )
 """Asked only when all objects are as desired: pods get their content."""
 

@@ -131,6 +131,7 @@ def _seen(look: ClusterLook, status: ClusterStatus) -> ClusterStatus:
         recovered_from=status.recovered_from or _recovered(look),
         version=_only(versions) or status.version,
         desired_version=desired.version,
+        feature_level=(registry.feature_level if registry else None) or status.feature_level,
         operator_version=desired.operator.version,
         brokers=BrokerCounts(
             shards=len(shards),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from imago_operator.spec.kinds import GROUP, KINDS, VERSION, Kind
+from imago_operator.spec.kinds import GROUP, KINDS, VERSION, VERSIONS, Kind
 
 if TYPE_CHECKING:
     from imago_operator.spec.schema.column import Column
@@ -30,14 +30,17 @@ def definition(kind: Kind[Any]) -> dict[str, Any]:
             "statusReplicasPath": kind.scale.status,
             "labelSelectorPath": kind.scale.selector,
         }
-    version = {
-        "name": VERSION,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": root_schema(kind)},
-        "subresources": subresources,
-        "additionalPrinterColumns": [_column(column) for column in kind.columns],
-    }
+    versions = [
+        {
+            "name": name,
+            "served": True,
+            "storage": name == VERSION,
+            "schema": {"openAPIV3Schema": root_schema(kind)},
+            "subresources": subresources,
+            "additionalPrinterColumns": [_column(column) for column in kind.columns],
+        }
+        for name in VERSIONS
+    ]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -53,7 +56,8 @@ def definition(kind: Kind[Any]) -> dict[str, Any]:
                 "shortNames": [kind.short],
                 "categories": ["imago"],
             },
-            "versions": [version],
+            "conversion": {"strategy": "None"},
+            "versions": versions,
         },
     }
 
@@ -65,7 +69,7 @@ def root_schema(kind: Kind[Any]) -> Schema:
         "description": kind.doc,
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
+            "apiVersion": {"type": "string", "description": f"{GROUP}/{' or '.join(VERSIONS)}."},
             "kind": {"type": "string", "description": f"{kind.name}."},
             "metadata": METADATA,
             "spec": copy.deepcopy(kind.spec_schema),

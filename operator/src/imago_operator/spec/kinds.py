@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
 GROUP: Final = "imago.dev"
 VERSION: Final = "v1alpha1"
+"""In which objects are stored, and in which the operator reads and writes them."""
+VERSIONS: Final = (VERSION, "v1beta1")
+"""In which they are served: all with one schema, so that the API server converts by the name."""
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 S = TypeVar("S")

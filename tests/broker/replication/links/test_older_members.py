@@ -29,9 +29,10 @@ async def test_a_follower_of_an_older_version_is_refused_once_the_level_is_above
         monkeypatch.setattr(follower_session, "FEATURE_LEVEL", FEATURE_LEVEL + 1)
         await shard.start(1)
         await until(lambda: "at feature level 2, this version understands 1" in caplog.text)
-        assert await shard.put(0, b"goes on") == [PutStatus.OK]
+        assert await shard.put(0, b"alone") == [PutStatus.TOO_FEW_IN_SYNC]
         monkeypatch.setattr(follower_session, "FEATURE_LEVEL", FEATURE_LEVEL)
         await shard.all_in_sync(0, 1)
+        assert await shard.put(0, b"together") == [PutStatus.OK]
     finally:
         await shard.close()
 

@@ -1,10 +1,13 @@
-"""Brokers over the model that can be fenced."""
+"""Brokers over the model that can be fenced, and told to use what all of them understand."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from imago_operator.model.actions import FenceMember, LiftFence
+from imago_operator.model.actions import FenceMember, LiftFence, RaiseLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class FencedBrokers:
@@ -19,3 +22,8 @@ class FencedBrokers:
         port: Any = self
         pod = port._pod(broker)
         port._do(LiftFence(pod.name, pod.broker.uuid), operator_epoch)
+
+    async def raise_level(self, brokers: Sequence[str], level: int, *, operator_epoch: int) -> None:
+        assert brokers
+        port: Any = self
+        port._do(RaiseLevel(level), operator_epoch)

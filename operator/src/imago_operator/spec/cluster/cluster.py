@@ -315,6 +315,13 @@ class ClusterSpec:
         pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$",
         size_max=20,
     )
+    feature_level: int | None = described(
+        "Highest feature level that brokers may use; unless given, all that they understand. While"
+        " it holds them back, the version before can come back; it never takes a level away.",
+        default=None,
+        low=1,
+        high=32768,
+    )
     image: str | None = described(
         "Image of the brokers, with tag or digest; unless given, imago/broker of the version.",
         default=None,

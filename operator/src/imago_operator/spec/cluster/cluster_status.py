@@ -254,6 +254,9 @@ class ClusterStatus:
     desired_version: str | None = described(
         "Version that the brokers are to run.", default=None, size_max=20
     )
+    feature_level: int | None = described(
+        "What all brokers may use; brokers that understand less do not start.", default=None, low=1
+    )
     operator_version: str | None = described(
         "Version of the operator that wrote this status.", default=None, size_max=20
     )
