@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +17,7 @@ from imago_client import Client, ClientConfig, ClientError, Message, PullStatus,
 from imago_client.metaq import MetaqSessionFactory
 from imago_testing.clusters.former_version import (
     FORMER,
+    ROOT,
     FormerVersionMissingError,
     MixedMembers,
     former_version,
@@ -22,7 +27,6 @@ from imago_testing.processes.zookeeper import running_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-    from pathlib import Path
 
     from imago_testing.processes.zookeeper import RunningZooKeeper
 
@@ -129,7 +133,7 @@ async def test_members_go_up_back_and_up_again_and_nothing_confirmed_is_lost(
                     await load.more()
                     if not former:
                         _still_the_first_level(members, number, all_new=number == 2)
-            _raise(members)
+            await asyncio.to_thread(_raise_as_the_page_says, members)
             await load.more()
             await _former_refuses(members)
             await load.more()
@@ -153,8 +157,23 @@ def _still_the_first_level(members: MixedMembers, number: int, *, all_new: bool)
         assert "understand less: upgrade them first" in refused["message"]
 
 
-def _raise(members: MixedMembers) -> None:
-    assert members.ask(0, "/admin/v1/features", {"level": NEWEST})["level"] == NEWEST
+def _raise_as_the_page_says(members: MixedMembers) -> None:
+    page = (ROOT / "docs" / "upgrade.md").read_text().partition("### Without Kubernetes")[2]
+    block = page.partition("```sh\n")[2].partition("```")[0]
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "IMAGO_ADMIN": f"http://127.0.0.1:{members.bases[0] + 6}",
+    }
+    done = subprocess.run(
+        ["bash", "-euc", block], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    before, after = done.stdout.split("feature level ")[1], done.stdout.split("feature level ")[2]
+    assert before.startswith("1\nall brokers understand 2:"), done.stdout
+    assert "sinks publish micro-batches" in before
+    assert after.startswith(f"{NEWEST}\n")
+    assert members.ask(0, "/admin/v1/features")["level"] == NEWEST
 
 
 async def _former_refuses(members: MixedMembers) -> None:

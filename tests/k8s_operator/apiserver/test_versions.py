@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import ssl
+import subprocess
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rig.build import programs
 
 from imago_operator.kube.resources import RESOURCES
 from imago_operator.spec import crd
 from imago_operator.spec.kinds import GROUP, KINDS, VERSION, VERSIONS
+from imago_testing.kubernetes.api_server import ADMIN
 from imago_testing.kubernetes.custom_resources import CLUSTER, GOOD, TOPIC, manifest
 from imago_testing.kubernetes.operator_process import running_operator
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from imago_testing.kubernetes.api_server import ApiServerProcess
 
 pytestmark = pytest.mark.apiserver
+ROOT = Path(__file__).parents[3]
 NEW = VERSIONS[1]
 SETTLES_S = 60
 
@@ -89,12 +95,9 @@ def test_a_watch_of_one_version_tells_of_the_other(api: ApiServerProcess) -> Non
     space = api.namespace("watched")
     api.must("POST", path(TOPIC, space, NEW), placed(TOPIC, space, NEW))
     context = ssl.create_default_context(cafile=str(api.authority))
-    token = next(
-        line.split()[-1] for line in api.kubeconfig().read_text().splitlines() if "token:" in line
-    ).strip('"')
     request = urllib.request.Request(
         f"{api.url}{path(TOPIC, space, VERSION)}?watch=1&timeoutSeconds=5",
-        headers={"Authorization": f"Bearer {token}"},
+        headers={"Authorization": f"Bearer {api.tokens[ADMIN]}"},
     )
     with urllib.request.urlopen(request, context=context, timeout=60) as answer:
         event = json.loads(answer.readline())
@@ -118,3 +121,38 @@ def test_the_operator_works_on_what_either_version_made(
             return "Applied" in {each["reason"] for each in conditions}
 
         wait_until(reported, seconds_max=SETTLES_S, what="its objects are applied")
+
+
+def pages_commands() -> list[str]:
+    """The lines of the pages that say how to hold the level, and to name a version."""
+    text = "".join((ROOT / "docs" / name).read_text() for name in ("upgrade.md", "versions.md"))
+    return re.findall(
+        r"^(kubectl (?:patch imc CLUSTER .*featureLevel.*|get imagoclusters\..*))$",
+        text,
+        re.MULTILINE,
+    )
+
+
+def test_what_the_pages_say_to_type_works(api: ApiServerProcess) -> None:
+    space = api.namespace("typed")
+    api.must("POST", path(CLUSTER, space, NEW), placed(CLUSTER, space, NEW))
+    said: list[object] = []
+    environment = {**os.environ, "KUBECONFIG": str(api.kubeconfig(namespace=space))}
+    commands = pages_commands()
+    assert len(commands) == 4
+    for command in commands:
+        words = shlex.split(command.replace("CLUSTER", "demo"))
+        done = subprocess.run(
+            [str(programs() / "kubectl"), *words[1:]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        assert "demo" in done.stdout
+        if words[1] == "patch":
+            said.append(
+                api.must("GET", path(CLUSTER, space, VERSION, "demo"))["spec"].get("featureLevel")
+            )
+    assert said == [1, None]
