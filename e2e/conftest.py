@@ -38,6 +38,7 @@ ORDER = (
     "template",
     "operator_upgraded",
     "image",
+    "former_version",
     "master_killed",
     "zookeeper",
     "drained",

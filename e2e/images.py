@@ -20,6 +20,7 @@ from rig.places import CACHE, RigError
 
 from imago_cli.servers.zookeeper_server import class_path
 from imago_e2e import versions
+from imago_testing.clusters.former_version import FormerVersionMissingError
 from imago_testing.java.modules import METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ PRODUCT = ("broker", "operator", "spark-apps")
 """Folders of the product with a Dockerfile."""
 NEXT = {"broker-next": "broker", "operator-next": "operator"}
 """Images of the version after this one, which the suite makes of it for stories of upgrades."""
+FORMER = "broker-former"
+"""The image of the version before, made of the clone's history for the story that goes back."""
 GIGA = 1e9
 _JAVA = "localhost/imago-java:1"
 
@@ -38,11 +41,21 @@ _JAVA = "localhost/imago-java:1"
 def names() -> list[str]:
     """Return the names of all images, in the order in which they are built."""
     product = [part for part in PRODUCT if (ROOT / part / "Dockerfile").exists()]
-    return ["zookeeper", *product, *NEXT, "clients", "minio", "spark-operator"]
+    try:
+        versions.former_is_there()
+        former = [FORMER]
+    except FormerVersionMissingError as error:
+        print(f"{FORMER} is left out: {error}", flush=True)
+        former = []
+    return ["zookeeper", *product, *NEXT, *former, "clients", "minio", "spark-operator"]
 
 
 def _places(name: str) -> tuple[str, str]:
     """Return an image's tag where it is built, and the name that pods give it."""
+    if name == FORMER:
+        return f"localhost/imago/broker:{versions.FORMER}", (
+            f"docker.io/imago/broker:{versions.FORMER}"
+        )
     if name in PRODUCT or name in NEXT:
         version = versions.following() if name in NEXT else versions.current()
         image = f"imago/{NEXT.get(name, name)}:{version}"
@@ -86,6 +99,10 @@ def _used() -> int:
 def _make(name: str) -> str:
     if name in _MAKERS:
         return _MAKERS[name]()
+    if name == FORMER:
+        folder = CACHE / "contexts" / name
+        versions.write_former(folder)
+        return _of_product(name, folder / "broker" / "Dockerfile", folder)
     return _of_next(name) if name in NEXT else _of_product(name, ROOT / name / "Dockerfile")
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from imago_testing.clusters import former_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ROOT: Final = Path(__file__).resolve().parents[3]
+FORMER: Final = former_version.FORMER
 NEXT_START: Final = "broker_of_the_next_version_started"
 """What brokers of the next version say at their start."""
 NEXT_TRIES: Final = 601
@@ -34,6 +38,19 @@ _CHANGES: Final = {
     "operator": ("STARTUP_TRIES: Final = 600", f"STARTUP_TRIES: Final = {NEXT_TRIES}"),
 }
 """What differs in the next version besides its number: what stood there, and what does."""
+
+
+def former_is_there() -> None:
+    """FormerVersionMissingError, unless the clone has what the version before is made of."""
+    with tempfile.TemporaryDirectory() as folder:
+        former_version.extract(Path(folder), "pyproject.toml")
+
+
+def write_former(folder: Path) -> None:
+    """Write what the broker of the version before is built from."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    former_version.extract(folder)
 
 
 def write_next(part: str, patterns: Iterable[str], folder: Path) -> None:

@@ -63,10 +63,10 @@ class FormerVersionMissingError(Exception):
     """The clone lacks what the version before is made of; the text says what and what to do."""
 
 
-def former_version(folder: Path, *, repository: Path = ROOT) -> Path:
-    """Write the packages of the version before into a folder; return what PYTHONPATH names."""
+def extract(folder: Path, *paths: str, repository: Path = ROOT) -> None:
+    """Write what the version before had at these paths into a folder."""
     done = subprocess.run(
-        ["git", "-C", str(repository), "archive", "--format=tar", COMMIT, "broker/src"],
+        ["git", "-C", str(repository), "archive", "--format=tar", COMMIT, *paths],
         capture_output=True,
         check=False,
     )
@@ -78,6 +78,11 @@ def former_version(folder: Path, *, repository: Path = ROOT) -> Path:
         )
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
+
+
+def former_version(folder: Path, *, repository: Path = ROOT) -> Path:
+    """Write the packages of the version before into a folder; return what PYTHONPATH names."""
+    extract(folder, "broker/src", repository=repository)
     path = folder / "broker" / "src"
     (path / f"imago-{FORMER}.dist-info").mkdir()
     (path / f"imago-{FORMER}.dist-info" / "METADATA").write_text(_METADATA)
