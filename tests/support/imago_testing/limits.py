@@ -79,6 +79,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_broker.app.ports.input_memory": "NO_LIMIT",
         "imago_broker.core.shard.machine": "EPOCH_MAX",
         "imago_broker.model.topics.attributes": "NUMBER_MAX",
+        "imago_broker.model.feature_level": "LEVEL_MAX",
         "imago_broker.model.groups": "RETRY_QUEUES_MAX",
         "imago_broker.model.registry.cluster": "SHARD_MAX REPLICA_MAX PORT_MAX QUEUES_MAX"
         " NUMBER_MAX",
@@ -153,6 +154,7 @@ KEPT: dict[str, dict[str, str]] = {
     },
     "shortens only what people read": {
         "imago_broker.shard_work.remaining": "LISTED_MAX",
+        "imago_broker.core.levelling": "NAMED_MAX",
         "imago_broker.admin.shards.fencing": "WHY_CHARS_MAX",
         "imago_broker.admin.views": "TEXT_CHARS_MAX",
         "imago_broker.cluster.desired_writer": "FAILURES_LOGGED_MAX",

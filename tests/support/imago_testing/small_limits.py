@@ -118,6 +118,7 @@ _COUNT = "a count that nothing is cut by"
 KEPT: dict[str, dict[str, str]] = {
     "imago_log.commitlog.borders": {"_PLACE_AT": _FORMAT},
     "imago_log.commitlog.checkpoint": {"MAGIC": _FORMAT, "SLOT_SIZE": _FORMAT},
+    "imago_log.lifecycle.formats": {"_HEAD_BYTES": _FORMAT},
     "imago_log.offline.findings": {"PER_FILE_MAX": _COUNT},
     "imago_log.offline.queues": {"UNITS_PER_FILE": _FORMAT},
     "imago_log.commitlog.commit_log": {

@@ -395,6 +395,11 @@ EVENTS: Final = (
         "FenceMember",
         "A member was fenced, as the annotation imago.dev/fenced asks: it serves nobody.",
     ),
+    _did(
+        "RaiseLevel",
+        "Brokers use from now on what all of them understand; the version before does not start any"
+        " more (docs/versions.md).",
+    ),
     _did("Cordon", "A shard accepts no new topics from now on."),
     _did(
         "OperatedByAnother",

@@ -225,8 +225,8 @@ def assemble(
     clients = _clients(broker, identity, hold)
     delivery = _delivery(broker, hold, delays.timers, clients.registry, live, identity.cluster)
     transactions = _transactions(broker, live, identity, delays.levels, clients.registry)
-    broker.messages.light.waits_for = lambda: waits_for(
-        LIGHT_QUEUES, broker.registry.view().feature_level
+    broker.messages.light.wait(
+        lambda: waits_for(LIGHT_QUEUES, broker.registry.view().feature_level)
     )
     features: list[Installed] = []
     now_ms = broker.clock.epoch_ms()

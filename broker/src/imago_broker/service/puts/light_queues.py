@@ -67,8 +67,7 @@ class LightQueues:
         self.queues_max = 20_000
         self.pending = 0
         """Entries made here that are to be appended; never too few."""
-        self.waits_for: Callable[[], str | None] = lambda: None
-        """Why no light queue may be made yet; None: nothing is against it."""
+        self._waits_for: Callable[[], str | None] = lambda: None
         self.on_gone: list[Callable[[str], None]] = []
         """Told each light queue that is deleted."""
         self._store = store
@@ -78,6 +77,10 @@ class LightQueues:
         self._log_start: int | None = None  # that of the last clean-up
         self._maybe_idle: list[str] = []
         self._looked_ms = 0
+
+    def wait(self, why: Callable[[], str | None]) -> None:
+        """Make none while this says why not."""
+        self._waits_for = why
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -121,7 +124,7 @@ class LightQueues:
         missing = [name for name in dict.fromkeys(wanted) if name not in self._names]
         if not missing:
             return
-        if why := self.waits_for():
+        if why := self._waits_for():
             raise RequestError(f"light queue {missing[0]}: {why}")
         for name in missing:
             if name in self._store.topics():
