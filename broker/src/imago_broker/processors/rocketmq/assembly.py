@@ -225,7 +225,7 @@ def assemble(
     clients = _clients(broker, identity, hold)
     delivery = _delivery(broker, hold, delays.timers, clients.registry, live, identity.cluster)
     transactions = _transactions(broker, live, identity, delays.levels, clients.registry)
-    broker.messages.light.wait(
+    broker.messages.light.obstacles.append(
         lambda: waits_for(LIGHT_QUEUES, broker.registry.view().feature_level)
     )
     features: list[Installed] = []

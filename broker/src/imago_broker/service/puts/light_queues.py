@@ -67,7 +67,8 @@ class LightQueues:
         self.queues_max = 20_000
         self.pending = 0
         """Entries made here that are to be appended; never too few."""
-        self._waits_for: Callable[[], str | None] = lambda: None
+        self.obstacles: list[Callable[[], str | None]] = []
+        """Each says why no light queue may be made now, or None."""
         self.on_gone: list[Callable[[str], None]] = []
         """Told each light queue that is deleted."""
         self._store = store
@@ -77,10 +78,6 @@ class LightQueues:
         self._log_start: int | None = None  # that of the last clean-up
         self._maybe_idle: list[str] = []
         self._looked_ms = 0
-
-    def wait(self, why: Callable[[], str | None]) -> None:
-        """Make none while this says why not."""
-        self._waits_for = why
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -124,7 +121,7 @@ class LightQueues:
         missing = [name for name in dict.fromkeys(wanted) if name not in self._names]
         if not missing:
             return
-        if why := self._waits_for():
+        if why := next(filter(None, (obstacle() for obstacle in self.obstacles)), None):
             raise RequestError(f"light queue {missing[0]}: {why}")
         for name in missing:
             if name in self._store.topics():
