@@ -79,7 +79,6 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_broker.app.ports.input_memory": "NO_LIMIT",
         "imago_broker.core.shard.machine": "EPOCH_MAX",
         "imago_broker.model.topics.attributes": "NUMBER_MAX",
-        "imago_broker.model.feature_level": "LEVEL_MAX",
         "imago_broker.model.groups": "RETRY_QUEUES_MAX",
         "imago_broker.model.registry.cluster": "SHARD_MAX REPLICA_MAX PORT_MAX QUEUES_MAX"
         " NUMBER_MAX",
