@@ -13,7 +13,7 @@ from imago_operator.manifests.brokers import pod_template
 from imago_operator.manifests.config import toml
 from imago_operator.model.desired import OperatorInfo
 from imago_testing.clusters.former_version import FORMER, former_version
-from imago_testing.operated.resources import told_of, toml, wanted
+from imago_testing.operated.resources import told_of, wanted
 
 if TYPE_CHECKING:
     from pathlib import Path
