@@ -78,7 +78,7 @@ UNNEEDED = {
     "--help": ((), ADMIN | {"imago_wire", "inspect", "ssl"}),
     "topic list": (_AT, CLIENT | RECORDS),
     "topic describe orders": (_AT, CLIENT | RECORDS),
-    "group list": (_AT, CLIENT),
+    "group list": (_AT, CLIENT | RECORDS),
     "produce orders x": (_AT, CLIENT - {"asyncio"}),
     "consume orders": (_AT, CLIENT - {"asyncio"}),
     "cluster status": (_BY, ADMIN),

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         GroupDescription,
         GroupProgress,
         Member,
-        ResetTo,
     )
+    from imago_client.core.administration.group_resets import ResetTo
     from imago_client.core.consuming.popping import PoppedMessage
     from imago_client.core.consuming.subscriptions import Sql
     from imago_client.core.sending.outgoing import batches
@@ -71,8 +71,8 @@ _HOMES = {
         "GroupDescription",
         "GroupProgress",
         "Member",
-        "ResetTo",
     ),
+    "core.administration.group_resets": ("ResetTo",),
     "core.sending.outgoing": ("batches",),
     "core.consuming.popping": ("PoppedMessage",),
     "core.sending.requesting": ("ReceivedReply",),

@@ -9,6 +9,7 @@ import pytest
 from imago_client.core.administration import (
     administration,
     group_administration,
+    group_resets,
     topic_changes,
 )
 from imago_client.core.administration.administration import ShardInfo
@@ -202,7 +203,7 @@ def test_a_reset_that_a_shard_lacks_is_half_done(
 ) -> None:
     shards.leave("shard-1")
     queue, nothing = MessageQueue("t", "shard-0", 0), lambda *_: shards._returns(None)
-    module = group_administration
+    module = group_resets
     monkeypatch.setattr(module, "find_route", lambda *_: shards._returns(shards.route()))
     monkeypatch.setattr(module, "reset_targets", lambda *_: shards._returns({queue: 7}))
     monkeypatch.setattr(pulling, "commit", nothing)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
         QueueBounds,
         ShardInfo,
     )
-    from imago_client.core.administration.group_administration import GroupDescription, ResetTo
+    from imago_client.core.administration.group_administration import GroupDescription
+    from imago_client.core.administration.group_resets import ResetTo
     from imago_client.core.effects import Runner
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
@@ -172,18 +173,14 @@ class Admin:
 
     async def reset_targets(self, topic: str, to: ResetTo | str | int) -> dict[MessageQueue, int]:
         """Return the offsets that `reset_group` would set, and set none."""
-        return await self._driver.run(
-            parts.group_administration.reset_targets(self._state, topic, to)
-        )
+        return await self._driver.run(parts.group_resets.reset_targets(self._state, topic, to))
 
     async def reset_group(
         self, group: str, topic: str, to: ResetTo | str | int
     ) -> dict[MessageQueue, int]:
         """Move a group to the beginning, the end or a time (ms); return the new offsets."""
-        return await self._driver.run(
-            parts.group_administration.reset_group(self._state, group, topic, to)
-        )
+        return await self._driver.run(parts.group_resets.reset_group(self._state, group, topic, to))
 
     async def move_group(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Have a group and its members go on at these offsets in these queues."""
-        await self._driver.run(parts.group_administration.move_group(self._state, group, offsets))
+        await self._driver.run(parts.group_resets.move_group(self._state, group, offsets))

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from imago_client.core.administration import (
         administration,
         group_administration,
+        group_resets,
         topic_changes,
     )
 
-__all__ = ["administration", "group_administration", "topic_changes"]
+__all__ = ["administration", "group_administration", "group_resets", "topic_changes"]
 
 
 def __getattr__(name: str) -> object:
