@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_client.blocking.rocketmq.producer import Producer
+    from imago_client.core.sending.packed import Packed
     from imago_client.message_queue import MessageQueue
-    from imago_client.messages import Message
 
 _QUERY_SIZE: Final = 12
 """Characters of the query's id in the name of an attempt."""
@@ -55,14 +55,14 @@ class Staging:
         self._producer, self._batch = producer, MicroBatch(sink, batch)
         self.staged = Staged(sink, batch, name, f"{name}-{uuid.uuid4().hex}")
 
-    def add(self, queue: MessageQueue, messages: list[Message]) -> None:
+    def add(self, queue: MessageQueue, packed: Packed) -> None:
         """Stage messages for a queue; where their micro-batch was published, do nothing."""
         staged, shard = self.staged, queue.shard
         part = staged.parts.get(shard, 0)
         staged.topic = queue.topic
-        size = self._producer.stage(self._batch, staged.attempt, part, queue, messages)
+        size = self._producer.stage(self._batch, staged.attempt, part, queue, packed)
         staged.parts[shard] = part + 1
-        staged.rows[shard] = staged.rows.get(shard, 0) + len(messages)
+        staged.rows[shard] = staged.rows.get(shard, 0) + packed.count
         staged.bytes[shard] = staged.bytes.get(shard, 0) + size
         _check_size(shard, staged.rows[shard], staged.bytes[shard])
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from imago_client.blocking.rocketmq.producer import Producer
     from imago_client.message_queue import MessageQueue
-    from imago_client.messages import Message
     from imago_spark.outbox import Request
     from imago_spark.sink_options import SinkOptions
 
@@ -182,12 +181,13 @@ def _write(
     with _as_sink_error(sink_id):
         if options.delivery is Delivery.TRANSACTION:
             staging = Staging(_plain_producer(options), sink_id, epoch, query)
-            for queue, messages in _requests(outbox, batches):
-                staging.add(queue, messages)
+            for queue, packed in _requests(outbox, batches):
+                staging.add(queue, packed)
             return staging.staged
         producer = _producer(options, sink_id, partition, epoch)
-        for queue, messages in _requests(outbox, batches):
-            _send_all(producer, queue, messages, pace)
+        for queue, packed in _requests(outbox, batches):
+            pace.take(packed.count)
+            producer.send_packed(packed, queue=queue)
         pace.rest()
     return Written(outbox.rows, outbox.bytes)
 
@@ -205,16 +205,6 @@ def _pace(options: SinkOptions, partition: int) -> SendPace:
             " one partition, .coalesce(1)"
         )
     return SendPace(options.rows_per_second, time.monotonic, time.sleep)
-
-
-def _send_all(
-    producer: Producer, queue: MessageQueue, messages: list[Message], pace: SendPace
-) -> None:
-    pace.take(len(messages))
-    if len(messages) == 1:
-        producer.send(messages[0], queue=queue)
-    else:
-        producer.send_batch(messages, queue=queue)
 
 
 def _plain_producer(options: SinkOptions) -> Producer:

@@ -72,7 +72,7 @@ def ready(message: Message, config: ProducerConfig = CONFIG) -> Outgoing | str:
 
 
 def plain_of(message: Message, config: ProducerConfig = CONFIG, whole: int = 1 << 20) -> Any:
-    size_max = outgoing._properties_bytes_max(config)
+    size_max = outgoing.properties_bytes_max(config)
     return COMPILED.prepare_plain(Outgoing, outgoing._PLAIN, message, KEY, 17, whole, size_max)
 
 

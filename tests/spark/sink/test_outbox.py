@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imago_client.core.sending.packed import Packed, pack
 from imago_client.core.sending.selection import queue_for_key
 from imago_client.errors import ClientError
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import Message
 from imago_spark.errors import OptionError, SinkError
-from imago_spark.outbox import MESSAGES_MAX, ROUND, Outbox, producer_id
+from imago_spark.outbox import MESSAGES_MAX, Outbox, producer_id
+from imago_spark.packing.rules import ROUND
 from imago_spark.sink_options import (
     Delivery,
     QueueBy,
@@ -24,13 +26,21 @@ from imago_spark.sink_options import (
     parse_sink_options,
 )
 from imago_testing.searching import examples
+from imago_wire.record_format.properties import decode
+from imago_wire.remoting.messages import BatchEntry, decode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 QUEUES = tuple(MessageQueue("T", shard, number) for shard in "ab" for number in range(2))
 ROWS = pa.schema([("key", pa.string()), ("value", pa.binary())])
-Requests = list[tuple[MessageQueue, list[Message]]]
+Requests = list[tuple[MessageQueue, Packed]]
+
+
+def entries_of(packed: Packed) -> list[BatchEntry]:
+    found = decode_batch(packed.entries)
+    assert len(found) == packed.count
+    return found
 
 
 def outbox(**more: Any) -> Outbox:
@@ -67,22 +77,24 @@ def test_requests_do_not_depend_on_how_rows_arrive(
 ) -> None:
     made = requests_of(rows, cuts, ROWS)
     assert made == requests_of(rows, others, ROWS)
-    assert sum(len(messages) for _, messages in made) == len(rows)
-    for queue, messages in made:
-        assert len({message.topic for message in messages}) == 1
-        for message in messages:
-            if message.keys:
-                assert queue == queue_for_key(" ".join(message.keys), QUEUES)
+    assert sum(packed.count for _, packed in made) == len(rows)
+    for queue, packed in made:
+        assert packed.topic == "T"
+        for entry in entries_of(packed):
+            keys = decode(entry.properties).get("KEYS")
+            if keys:
+                assert queue == queue_for_key(keys, QUEUES)
     for queue in QUEUES:  # a queue's rows stay in order
-        sent = [id(message) for to, messages in made if to == queue for message in messages]
-        assert len(sent) == len(set(sent))
+        sent = [entry.body for to, packed in made if to == queue for entry in entries_of(packed)]
+        given = iter([row["value"] for row in rows])
+        assert all(body in given for body in sent)
 
 
 def test_rows_without_a_key_go_round_in_runs() -> None:
     found = requests_of([{"key": None, "value": b"x"}] * (4 * ROUND + 1), [], ROWS)
     counts = dict.fromkeys(QUEUES, 0)
-    for queue, messages in found:
-        counts[queue] += len(messages)
+    for queue, packed in found:
+        counts[queue] += packed.count
     assert sorted(counts.values()) == [ROUND, ROUND, ROUND, ROUND + 1]
     assert counts[QUEUES[1]] == ROUND + 1, "partitions begin at different queues"
 
@@ -90,9 +102,9 @@ def test_rows_without_a_key_go_round_in_runs() -> None:
 def test_requests_are_bounded() -> None:
     box = outbox(send_bytes=2 << 20)
     batch = pa.RecordBatch.from_pylist([{"key": "a", "value": b"x"}] * 2500, schema=ROWS)
-    sizes = [len(messages) for _, messages in box.add(batch)]
+    sizes = [packed.count for _, packed in box.add(batch)]
     assert sizes == [MESSAGES_MAX] * 2
-    assert [len(messages) for _, messages in box.rest()] == [500]
+    assert [packed.count for _, packed in box.rest()] == [500]
     assert (box.rows, box.bytes) == (2500, 2500)
 
 
@@ -131,7 +143,7 @@ def test_row_of_a_source_becomes_the_message_that_it_was() -> None:
     )
     assert list(box.add(pa.RecordBatch.from_pylist([row], schema=schema))) == []
     message = Message("U", b"v", tags="t", keys=("k1", "k2"), flag=7, properties={"own": "1"})
-    assert list(box.rest()) == [(queue, [message])]
+    assert list(box.rest()) == [(queue, pack([message]))]
     wrong = pa.RecordBatch.from_pylist([row | {"queue": 2}], schema=schema)
     with pytest.raises(SinkError, match="U/b/2 is not a queue"):
         list(box.add(wrong))

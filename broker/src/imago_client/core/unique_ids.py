@@ -58,6 +58,18 @@ class UniqueKeys:
             self._made_by, self._prefix = process_id, self._made_prefix(process_id)
         return f"{self._prefix}{self._counter:04X}"
 
+    def next_run(self, now_ms: int, count: int) -> tuple[str, int]:
+        """Return what `count` new ids begin with, and the number of the first: 4 more digits."""
+        first = self._counter + 1
+        if now_ms > self._at_ms or self._counter + count > 0xFFFF:
+            self._at_ms, first = max(now_ms, self._at_ms + 1), 0
+            self._made_by = -1
+        self._counter = first + count - 1
+        process_id = self._process_id()
+        if process_id != self._made_by:
+            self._made_by, self._prefix = process_id, self._made_prefix(process_id)
+        return self._prefix, first
+
     def _made_prefix(self, process_id: int) -> str:
         if not self._month_start <= self._at_ms < self._month_end:
             self._month_start = month_start_ms(self._at_ms)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from imago_client.config import ProducerConfig
     from imago_client.core.sending.outgoing import Outgoing
+    from imago_client.core.sending.packed import Packed
     from imago_client.core.sending.staging import MicroBatch, Parts
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
@@ -133,7 +134,7 @@ class Producer:
         attempt: str,
         part: int,
         queue: MessageQueue,
-        messages: Sequence[Message],
+        messages: Sequence[Message] | Packed,
     ) -> int:
         """Store messages that nobody reads before their micro-batch is published.
 

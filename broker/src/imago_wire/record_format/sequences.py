@@ -82,8 +82,14 @@ def wire_properties(sequence: Sequence) -> str:
 
 def wire_numbers(first: Sequence, count: int) -> list[bytes]:
     """Return the same of so many messages, from the first one's number on, encoded."""
-    head, _, end = wire_properties(first).encode().rpartition(b"%d" % first.number)
+    head, end = number_borders(first)
     return [b"%b%d%b" % (head, first.number + index, end) for index in range(count)]
+
+
+def number_borders(first: Sequence) -> tuple[bytes, bytes]:
+    """Return what is before and behind a message's number in them."""
+    head, _, end = wire_properties(first).encode().rpartition(b"%d" % first.number)
+    return head, end
 
 
 def read_wire(properties: bytes) -> Sequence | None:

@@ -2,9 +2,10 @@
 # cython: binding=False, cdivision=True
 """What is done for each message that is sent: the compiled twin of ``_sent_py``."""
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject_GenericSetAttr
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from imago_wire.remoting import _sent_py as _reference
@@ -19,9 +20,12 @@ cdef extern from "Python.h":
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
 
 cdef extern from "_hot.h" nogil:
+    uint32_t imago_get16(const uint8_t *data)
+    uint32_t imago_get32(const uint8_t *data)
     void imago_put16(uint8_t *to, uint32_t value)
     void imago_put32(uint8_t *to, uint32_t value)
 
+cdef const char *DIGITS = b"0123456789ABCDEF"
 cdef tuple MESSAGE_FIELDS = _reference.MESSAGE_FIELDS
 cdef tuple RESULT_FIELDS = _reference.RESULT_FIELDS
 cdef Py_ssize_t TOPIC_SIZE_MAX = 127  # what the careful way allows; the differential test crosses it
@@ -30,6 +34,7 @@ cdef Py_ssize_t TEXT_SIZE_MAX = 1024  # of tags, keys and ordering key; longer o
 cdef Py_ssize_t ENTRY_HEAD = 20
 cdef Py_ssize_t PROPERTIES_SIZE_MAX = _names.PROPERTIES_BYTES_MAX
 cdef Py_ssize_t OWN_MAX = 16
+cdef Py_ssize_t BATCH_MAX = 1 << 16
 cdef str LIGHT = _names.INNER_MULTI_DISPATCH
 cdef object is_reserved = _names.is_reserved
 cdef str UNIQ_KEY = _names.UNIQ_KEY + "\x01"
@@ -194,6 +199,62 @@ def encode_joined(list outgoings not None):
         memcpy(to + 2, text, text_size)
         to += 2 + text_size
     return found
+
+
+def extend_batch(
+    bytes entries not None, bytes head not None, object first, bytes end not None,
+    bint hexadecimal, Py_ssize_t size_max
+):
+    """As `_sent_py.extend_batch`; what is not sound it is told by that."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(entries), at = 0, count = 0, own, width
+    cdef Py_ssize_t head_size = PyBytes_GET_SIZE(head), end_size = PyBytes_GET_SIZE(end)
+    cdef Py_ssize_t body_size, entry
+    cdef const uint8_t *data = <const uint8_t *> PyBytes_AS_STRING(entries)
+    cdef uint8_t digits[20]
+    if size_max > 32767:
+        size_max = 32767
+    while at < size:
+        if size - at < ENTRY_HEAD + 2 or count == BATCH_MAX:
+            return _reference.extend_batch(entries, head, first, end, hexadecimal, size_max)
+        entry, body_size = imago_get32(data + at), imago_get32(data + at + 16)
+        if entry > size - at or body_size > entry - ENTRY_HEAD - 2:
+            return _reference.extend_batch(entries, head, first, end, hexadecimal, size_max)
+        own = entry - ENTRY_HEAD - body_size - 2
+        if (
+            own != <Py_ssize_t> imago_get16(data + at + ENTRY_HEAD + body_size)
+            or own + head_size + 20 + end_size > size_max
+        ):
+            return _reference.extend_batch(entries, head, first, end, hexadecimal, size_max)
+        count += 1
+        at += entry
+    if not 0 <= first <= (0xFFFF if hexadecimal else 1 << 62) - count:
+        return _reference.extend_batch(entries, head, first, end, hexadecimal, size_max)
+    cdef uint64_t number = first, left
+    cdef Py_ssize_t room = size + count * (head_size + 20 + end_size)
+    cdef bytearray made = PyByteArray_FromStringAndSize(NULL, room)
+    cdef uint8_t *begin = <uint8_t *> PyByteArray_AS_STRING(made)
+    cdef uint8_t *to = begin
+    at = 0
+    while at < size:
+        entry = imago_get32(data + at)
+        body_size = imago_get32(data + at + 16)
+        width, left = 0, number
+        while left or (width < 4 if hexadecimal else not width):
+            width += 1
+            digits[20 - width] = DIGITS[left & 15 if hexadecimal else left % 10]
+            left = left >> 4 if hexadecimal else left // 10
+        memcpy(to, data + at, entry)
+        imago_put32(to, <uint32_t> (entry + head_size + width + end_size))
+        own = entry - ENTRY_HEAD - body_size - 2
+        imago_put16(to + ENTRY_HEAD + body_size, <uint32_t> (own + head_size + width + end_size))
+        to += entry
+        memcpy(to, PyBytes_AS_STRING(head), head_size)
+        memcpy(to + head_size, &digits[20 - width], width)
+        memcpy(to + head_size + width, PyBytes_AS_STRING(end), end_size)
+        to += head_size + width + end_size
+        number += 1
+        at += entry
+    return PyBytes_FromStringAndSize(<char *> begin, to - begin)
 
 
 def share_results(object kind not None, list outgoings not None, list stored_ids not None, object result):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from imago_wire.remoting.messages import BatchEntry, encode_batch
+from imago_wire.errors import LimitExceededError
+from imago_wire.remoting.messages import BatchEntry, decode_batch, encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +53,29 @@ def encode_joined(outgoings: Sequence[Any]) -> bytes:
     """Return the body of a batch request."""
     entries = [BatchEntry(one.body, one.properties.encode(), one.flag) for one in outgoings]
     return encode_batch(entries)
+
+
+def extend_batch(
+    entries: bytes,
+    head: bytes,
+    first: int,
+    end: bytes,
+    hexadecimal: bool,
+    size_max: int,
+) -> bytes:
+    """Return a batch request's body with one more property behind those of each message.
+
+    It is `head`, a number that counts from `first`, and `end`; `hexadecimal`: of four digits.
+    LimitExceededError: properties of more than `size_max` bytes.
+    """
+    form = b"%b%04X%b" if hexadecimal else b"%b%d%b"
+    found = []
+    for at, (body, properties, flag) in enumerate(decode_batch(entries)):
+        extended = properties + form % (head, first + at, end)
+        if len(extended) > size_max:
+            raise LimitExceededError("properties", size=len(extended), size_max=size_max)
+        found.append(BatchEntry(body, extended, flag))
+    return encode_batch(found)
 
 
 def share_results(

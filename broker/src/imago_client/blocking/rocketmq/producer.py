@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imago_client.core.sending import idempotent, recalling, sending, staging
 from imago_client.core.sending.lanes import ProducerLanes
 from imago_client.core.sending.outgoing import prepare, prepare_batch
+from imago_client.core.sending.packed import prepare_packed
 from imago_client.core.sending.requesting import prepare_reply
 from imago_client.errors import UsageError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from imago_client.config import ProducerConfig
     from imago_client.core.effects import Operation
     from imago_client.core.sending.outgoing import Outgoing
+    from imago_client.core.sending.packed import Packed
     from imago_client.core.sending.staging import MicroBatch, Parts
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
@@ -65,6 +67,11 @@ class Producer:
         outgoing = prepare_batch(self._state, self._config, messages)
         return self._driver.run(self._sending(outgoing, queue))
 
+    def send_packed(self, packed: Packed, *, queue: MessageQueue) -> SendResult:
+        """Send messages that were packed before, as `send_batch` does; interceptors see none."""
+        outgoing = prepare_packed(self._state, self._config, packed)
+        return self._driver.run(self._sending(outgoing, queue))
+
     def recall(self, handle: str) -> str:
         """Take back a message that is not due yet, by its result's `recall_handle`; return its id.
 
@@ -101,7 +108,7 @@ class Producer:
         attempt: str,
         part: int,
         queue: MessageQueue,
-        messages: Sequence[Message],
+        messages: Sequence[Message] | Packed,
     ) -> int:
         """Store messages that nobody reads before their micro-batch is published.
 

@@ -26,9 +26,11 @@ from imago_client.errors import (
     TryAgainError,
 )
 from imago_client.messages import SendStatus
-from imago_wire.record_format.sequences import wire_numbers, wire_properties
+from imago_wire.record_format.properties import PROPERTIES_BYTES_MAX
+from imago_wire.record_format.sequences import number_borders, wire_numbers, wire_properties
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import encode_batch
+from imago_wire.remoting.sent_twins import extend_batch
 
 if TYPE_CHECKING:
     from imago_client.config import ProducerConfig
@@ -165,6 +167,12 @@ def _numbered(outgoing: Outgoing, first: Sequence) -> Outgoing:
     """Return the request with its messages' numbers in their properties."""
     if not outgoing.is_batch:
         return outgoing._replace(properties=outgoing.properties + wire_properties(first))
+    if not outgoing.entries:  # it was packed
+        head, end = number_borders(first)
+        numbered = extend_batch(
+            outgoing.body, head, first.number, end, hexadecimal=False, size_max=PROPERTIES_BYTES_MAX
+        )
+        return outgoing._replace(body=numbered)
     numbers = wire_numbers(first, len(outgoing.entries))
     entries = [
         (body, properties + number, flag)

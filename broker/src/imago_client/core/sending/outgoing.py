@@ -38,6 +38,11 @@ _PROPERTIES_OVERHEAD: Final = 64
 _LAST_NUMBERS: Final = sequences.Sequence("f" * 16, sequences.NUMBER_MAX, sequences.NUMBER_MAX)
 _NUMBERS_OVERHEAD: Final = len(sequences.wire_properties(_LAST_NUMBERS))
 """What an idempotent producer adds to that, at most: id, epoch and number."""
+IDEMPOTENT_REFUSAL: Final = (
+    "idempotent: a delayed message, or one to a retry topic, reaches its queue later than"
+    " it is sent; use a producer that is not idempotent"
+)
+RETRY_REFUSAL: Final = "batch: not possible to a retry topic"
 _ZLIB_LEVEL: Final = 5
 
 
@@ -79,7 +84,7 @@ def prepare(state: ClientState, config: ProducerConfig, message: Message) -> Out
     if type(message) is Message:
         bytes_max = config.compress_over_bytes
         whole_max = BODY_BYTES_MAX if bytes_max is None else bytes_max
-        properties_max = _properties_bytes_max(config)
+        properties_max = properties_bytes_max(config)
         plain = prepare_plain(Outgoing, _PLAIN, message, key, now_ms, whole_max, properties_max)
         if plain is not None:
             return plain
@@ -159,18 +164,15 @@ def prepare_batch(
         _check_fits(message, first)
     now_ms = state.clock_ms()
     keys = [state.unique_keys.next_key(now_ms) for _ in messages]
-    properties_max = _properties_bytes_max(config)
+    properties_max = properties_bytes_max(config)
     entries = [
         _batch_entry(config, message, key, now_ms, properties_max)
         for message, key in zip(messages, keys, strict=True)
     ]
-    overhead = _ENTRY_OVERHEAD + (_NUMBERS_OVERHEAD if config.idempotent else 0)
-    size = sum(len(body) + len(properties) + overhead for body, properties, _ in entries)
-    if size > config.batch_bytes_max:
-        raise UsageError(
-            f"batch: {size} bytes, the limit is {config.batch_bytes_max};"
-            " cut it with imago_client.batches()"
-        )
+    overhead = _ENTRY_OVERHEAD + numbers_overhead(config)
+    check_batch_size(
+        config, sum(len(body) + len(properties) + overhead for body, properties, _ in entries)
+    )
     return Outgoing(
         code=RequestCode.SEND_BATCH_MESSAGE,
         topic=first.topic,
@@ -184,22 +186,13 @@ def prepare_batch(
     )
 
 
-def staged_entries(
-    state: ClientState, config: ProducerConfig, messages: Sequence[Message]
-) -> list[BatchEntry]:
-    """Return the messages of a batch that is staged, which may wait for a time of their own."""
-    now_ms = state.clock_ms()
-    properties_max = _properties_bytes_max(config)
-    found = []
-    for message in messages:
-        _check_message(config, message)
-        key = state.unique_keys.next_key(now_ms)
-        if message.waits:
-            properties = _encode_properties(config, message, key)
-            found.append(BatchEntry(body_of(message), properties, message.flag))
-        else:
-            found.append(_batch_entry(config, message, key, now_ms, properties_max))
-    return found
+def check_batch_size(config: ProducerConfig, size: int) -> None:
+    """UsageError: a batch of so many bytes is too large for one request."""
+    if size > config.batch_bytes_max:
+        raise UsageError(
+            f"batch: {size} bytes, the limit is {config.batch_bytes_max};"
+            " cut it with imago_client.batches()"
+        )
 
 
 def _batch_entry(
@@ -261,17 +254,14 @@ def _check_fits(message: Message, first: Message) -> None:
     if message.waits:
         raise UsageError("batch: a delayed message must be sent by itself")
     if message.topic.startswith(RETRY_PREFIX):
-        raise UsageError("batch: not possible to a retry topic")
+        raise UsageError(RETRY_REFUSAL)
 
 
 def _check_message(config: ProducerConfig, message: Message) -> None:
     if not isinstance(message, Message):
         raise refuse("message", message, 'a Message: Message("orders", b"hello")')
     if config.idempotent and (message.waits or message.topic.startswith(RETRY_PREFIX)):
-        raise UsageError(
-            "idempotent: a delayed message, or one to a retry topic, reaches its queue later than"
-            " it is sent; use a producer that is not idempotent"
-        )
+        raise UsageError(IDEMPOTENT_REFUSAL)
 
 
 def marked(config: ProducerConfig, outgoing: Outgoing, marks: Mapping[str, str]) -> Outgoing:
@@ -281,29 +271,45 @@ def marked(config: ProducerConfig, outgoing: Outgoing, marks: Mapping[str, str])
     return outgoing._replace(properties=properties)
 
 
-def _properties_bytes_max(config: ProducerConfig) -> int:
+def properties_bytes_max(config: ProducerConfig) -> int:
     """Return how much a message may have before the numbers of an idempotent producer."""
-    return PROPERTIES_BYTES_MAX - (_NUMBERS_OVERHEAD if config.idempotent else 0)
+    return PROPERTIES_BYTES_MAX - numbers_overhead(config)
+
+
+def numbers_overhead(config: ProducerConfig) -> int:
+    """Return how many bytes the producer's numbers add to each message, at most."""
+    return _NUMBERS_OVERHEAD if config.idempotent else 0
 
 
 def _check_properties_size(config: ProducerConfig, size: int) -> None:
-    size_max = _properties_bytes_max(config)
+    size_max = properties_bytes_max(config)
     if size > size_max:
         numbers = " beside an idempotent producer's numbers" if config.idempotent else ""
         raise UsageError(f"properties: {size} bytes, the limit is {size_max}{numbers}")
 
 
+def encode_own(message: Message) -> bytes:
+    """Return a message's properties less its unique key. UsageError: they cannot be sent."""
+    properties = message.all_properties("")
+    del properties[names.UNIQ_KEY]
+    return _encoded(properties)
+
+
 def _encode_properties(config: ProducerConfig, message: Message, key: str) -> bytes:
+    encoded = _encoded(message.all_properties(key))
+    _check_properties_size(config, len(encoded))
+    return encoded
+
+
+def _encoded(properties: Mapping[str, str]) -> bytes:
     try:
-        encoded = names.encode(message.all_properties(key))
+        return names.encode(properties)
     except ProtocolError as error:
         raise UsageError(str(error)) from None
     except UnicodeEncodeError:
         raise UsageError(
             "tags, keys, ordering_key and properties: must be text that UTF-8 can hold"
         ) from None
-    _check_properties_size(config, len(encoded))
-    return encoded
 
 
 def _deflate(body: bytes, over_bytes: int | None) -> tuple[bytes, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from imago_client.core.effects import Operation, Pause, Request, ask
 from imago_client.core.failover import through_failover
 from imago_client.core.lookup import cluster_info, find_publish_route
-from imago_client.core.sending.outgoing import staged_entries
+from imago_client.core.sending.packed import Packed, pack, with_unique_keys
 from imago_client.errors import (
     BrokerError,
     ClientError,
@@ -24,7 +24,6 @@ from imago_client.errors import (
 )
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.imago import PublishStagedRequestHeader, StageBatchRequestHeader
-from imago_wire.remoting.messages import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,19 +62,21 @@ def stage(
     attempt: str,
     part: int,
     queue: MessageQueue,
-    messages: Sequence[Message],
+    messages: Sequence[Message] | Packed,
 ) -> Operation[int]:
     """Stage messages for a queue; return how many bytes, 0: the micro-batch was published before.
 
     ProducerFencedError: a later one was.
     """
-    entries = staged_entries(state, config, messages)
+    packed = messages if isinstance(messages, Packed) else pack(messages)
+    now_ms = state.clock_ms()
+    _, body = with_unique_keys(state, config, packed, now_ms)
     header = StageBatchRequestHeader(
         producer_group=config.group,
         topic=queue.topic,
         queue_id=queue.queue_id,
         sys_flag=0,
-        born_timestamp=state.clock_ms(),
+        born_timestamp=now_ms,
         flag=0,
         batch=True,
         imago_sink=batch.sink,
@@ -83,7 +84,6 @@ def stage(
         imago_attempt=attempt,
         imago_part=part,
     )
-    body = encode_batch(entries)
 
     def attempt_once() -> Operation[RemotingCommand]:
         route = yield from find_publish_route(state, queue.topic, config.queues_by_default)
