@@ -80,7 +80,7 @@ class Components:
         self.status: Final = s.status
         self.pressure: Final = s.pressure
         directory = self.directory = QueueDirectory(
-            s.log, s.metadata, s.queues, s.queue_folders, s.materialiser, s.background
+            s.metadata, s.queues, s.queue_folders, s.materialiser, s.background
         )
         self.write_behind: Final = WriteBehind(s)
         self.appender: Final = Appender(s, self.write_behind, events.on_append)

@@ -10,7 +10,7 @@ from imago_log.disk.space import Space
 from imago_log.disk.worker import Background, InlineWorker, ThreadWorker
 from imago_log.lifecycle.formats import refuse_later
 from imago_log.lifecycle.opening import StoreOpening
-from imago_log.state import StoreState
+from imago_log.state import Ground, StoreState
 from imago_log.status import StoreStatus
 
 if TYPE_CHECKING:
@@ -48,17 +48,15 @@ def open_components(
     storage: StoreState | None = None
     try:
         refuse_later(vfs, folder)
-        storage = StoreState(
-            config,
-            vfs,
-            folder,
-            background,
-            space,
-            status=status,
+        ground = Ground(
+            vfs=vfs,
+            folder=folder,
+            background=background,
+            space=space,
             clock=clock,
             monotonic=monotonic,
-            on_damage=events.on_damage,
         )
+        storage = StoreState(config, ground, status, events.on_damage)
         opened = StoreOpening(storage, lead=lead).run()
     except BaseException:
         if storage is not None:

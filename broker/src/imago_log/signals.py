@@ -16,13 +16,13 @@ class Signal(Generic[P]):
     __slots__ = ("_listeners",)
 
     def __init__(self) -> None:
-        self._listeners: tuple[Callable[P, None], ...] = ()
+        self._listeners: tuple[Callable[P, object], ...] = ()
 
-    def add(self, listener: Callable[P, None]) -> None:
+    def add(self, listener: Callable[P, object]) -> None:
         """Call a listener from now on."""
         self._listeners = (*self._listeners, listener)
 
-    def remove(self, listener: Callable[P, None]) -> None:
+    def remove(self, listener: Callable[P, object]) -> None:
         """Stop calling a listener; one that is not registered is no error."""
         self._listeners = tuple(each for each in self._listeners if each != listener)
 

@@ -5,7 +5,8 @@ log ← damage, records ← queues, keys, MetaQ's files; metadata apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_log.commitlog.checkpoint import CheckpointFile
 from imago_log.commitlog.checkpointer import Checkpointer
@@ -22,7 +23,9 @@ from imago_log.metadata.state import Metadata
 from imago_log.repair.inspecting import Inspector
 from imago_log.repair.restoring import ViewRestorer
 from imago_log.views.key_index import KeyIndex
+from imago_log.views.keys_view import KeysView
 from imago_log.views.metaq.materialiser import Materialiser
+from imago_log.views.metaq.metaq_segments import MetaqFolder
 from imago_log.views.queues.first_files import FirstFiles
 from imago_log.views.queues.queue_folders import QueueFolders
 from imago_log.views.queues.queue_loading import QueueLoader
@@ -45,9 +48,33 @@ if TYPE_CHECKING:
     from imago_log.results import DamagedRange
     from imago_log.signals import Signal
     from imago_log.status import StoreStatus
-    from imago_log.views.view import View
 
 RECENT_BYTES_MAX = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a store stands on: its folder on a disk, the worker, and clocks in milliseconds."""
+
+    vfs: Vfs
+    folder: DataFolder
+    background: Background
+    space: Space
+    clock: Callable[[], int]
+    """The wall's, since the epoch."""
+    monotonic: Callable[[], int]
+    """One that never jumps."""
+
+
+class Views(NamedTuple):
+    """All that is derived from the log: whoever changes it goes through them, in this order.
+
+    Units first, then what is made from them. What is undone goes through them the other way round.
+    """
+
+    queues: QueuesView
+    metaq: Materialiser
+    keys: KeysView
 
 
 class StoreState:
@@ -56,21 +83,16 @@ class StoreState:
     def __init__(
         self,
         config: StoreConfig,
-        vfs: Vfs,
-        folder: DataFolder,
-        background: Background,
-        space: Space,
-        *,
+        ground: Ground,
         status: StoreStatus,
-        clock: Callable[[], int],
-        monotonic: Callable[[], int],
         on_damage: Signal[DamagedRange],
     ) -> None:
         """Put the parts together; nothing is read yet but checkpoint and epochs."""
-        self.config, self.vfs, self.folder = config, vfs, folder
-        self.background, self.space, self.status = background, space, status
-        self.clock, self.monotonic = clock, monotonic
-        self.pressure: Final = DiskPressure(vfs, folder.root, space, DiskRatios.of(config))
+        self.config, self.status = config, status
+        self.clock, self.monotonic, self.space = ground.clock, ground.monotonic, ground.space
+        vfs, folder, background = ground.vfs, ground.folder, ground.background
+        self.vfs, self.folder, self.background = vfs, folder, background
+        self.pressure: Final = DiskPressure(vfs, folder.root, self.space, DiskRatios.of(config))
         self.pool: Final = FilePool(vfs, config.files_open_max)
         log = self.log = CommitLog(vfs, folder.log, config.segment_bytes_max)
         self.recent: Final = RecentLog(RECENT_BYTES_MAX)
@@ -78,7 +100,7 @@ class StoreState:
             vfs,
             folder.damage,
             log,
-            clock=clock,
+            clock=ground.clock,
             background=background,
             on_found=on_damage,
             others=not status.leading,
@@ -87,47 +109,49 @@ class StoreState:
         epochs = self.epochs = EpochFile(vfs, folder.epochs)
         self.stamps: Final = LogStamps()
         self.watermark: Final = HighWatermark(log)
-        checkpoint = CheckpointFile(vfs, folder.checkpoint)
         self.checkpointer: Final = Checkpointer(
-            checkpoint, log, epochs, self.stamps, self.watermark
+            CheckpointFile(vfs, folder.checkpoint), log, epochs, self.stamps, self.watermark
         )
         self.metadata: Final = Metadata()
         # What confirms borders of records behind damage.
         witness = self.witness = UnitWitness(
-            vfs, folder.queues, lambda: noted_borders(checkpoint.value, epochs.epochs)
+            vfs, folder.queues, lambda: noted_borders(self.checkpointer.written, epochs.epochs)
         )
         proof = UnitProof(log, damage, witness)
         self.queue_folders: Final = QueueFolders(folder, self.pool)
-        self.refiller: Final = Refiller(
-            log, damage, self.queue_folders, self.metadata, witness, proof
-        )
+        self.refiller: Final = Refiller(self.queue_folders, self.metadata, proof)
         self.queue_loader: Final = QueueLoader(
             log, self.queue_folders, witness, proof, self.refiller
         )
-        first_files = FirstFiles(vfs, background)
-        self.queues: Final = Queues(self.queue_folders, self.queue_loader, first_files)
-        self.keys: Final = KeyIndex(self.pool, folder.keys)
-        self.queue_writer: Final = QueueWriter(
-            self.queues, first_files, config.view_pending_bytes_max
+        self.queues: Final = Queues(
+            self.queue_folders, self.queue_loader, FirstFiles(vfs, background)
         )
+        self.keys: Final = KeyIndex(self.pool, folder.keys)
+        self.queue_writer: Final = QueueWriter(self.queues, config.view_pending_bytes_max)
         self.inspector: Final = Inspector(
-            log, self.recent, damage, witness, self.queues, self.queue_writer, background
+            proof, self.recent, self.queues, self.queue_writer, background
         )
         self.visibility: Final = Visibility(log, self.watermark)
         self.materialiser: Final = Materialiser(
-            self.pool,
-            folder.metaq,
-            config.metaq_segment_bytes_max,
+            MetaqFolder(self.pool, folder.metaq, config.metaq_segment_bytes_max),
             log,
             damage,
             background,
             self.visibility,
             self.inspector.explained,
         )
-        self.views: Final[tuple[View, ...]] = (
-            QueuesView(self.queues, self.queue_writer, self.queue_loader, self.metadata, damage),
+        self.refiller.refilled.add(self.materialiser.make_again)
+        self.views: Final = Views(
+            QueuesView(
+                self.queues,
+                self.queue_writer,
+                self.queue_loader,
+                self.refiller,
+                self.checkpointer,
+                self.inspector.put_right,
+            ),
             self.materialiser,
-            self.keys,
+            KeysView(self.keys, log, folder, self.checkpointer),
         )
         self.restorer: Final = ViewRestorer(
             log,

@@ -76,6 +76,10 @@ class Checkpointer:
         """Let the queues' files count up to a log offset."""
         self.views_synced = views_synced
 
+    def lower_views(self, end: int) -> None:
+        """Promise no more of the queues' files than this."""
+        self.views_synced = min(self.views_synced, end)
+
     def begin_keys(self, end: int, count: int) -> None:
         """Let the key index count up to a log offset and a number of entries."""
         self.keys_synced = (end, count)
@@ -97,19 +101,14 @@ class Checkpointer:
         self.views_synced = self.metadata_synced = start
         self.keys_synced = (start, 0)
 
-    def lower_to(self, end: int, keys_count: int) -> None:
-        """Promise no more than what stays of a log that is about to be cut; durably."""
-        self.views_synced = min(self.views_synced, end)
-        if self.keys_synced[0] > end:
-            self.keys_synced = (end, min(self.keys_synced[1], keys_count))
+    def lower_to(self, end: int) -> None:
+        """Promise no more than what stays of a log that is about to be cut; durably.
+
+        The views have lowered their own marks.
+        """
         self.metadata_synced = min(self.metadata_synced, end)
         durable_end = min(self._log.durable_end, end)
         self._file.write(replace(self.now(), log_end=end, durable_end=durable_end))
-
-    def synced(self, views: int, metadata: int, keys: tuple[int, int], version: int) -> None:
-        """Note what a round of syncing has brought to the device."""
-        self.views_synced, self.keys_synced = views, keys
-        self.begin_metadata(metadata, version)
 
     def close(self) -> None:
         """Close the file."""

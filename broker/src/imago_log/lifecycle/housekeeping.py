@@ -64,7 +64,7 @@ class Housekeeper:
         with self._space.awaited():
             self._epochs.save()
             self._directory.take_up_some()
-            self._materialiser.expire(age_ms, self._log.start, self._due)
+            self._materialiser.expire(age_ms, self._due)
             self._materialiser.packing.go_on(self._pressure.room_bytes)
             self._keep_views(now_ms)
         self._make_spare()

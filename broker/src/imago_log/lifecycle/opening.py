@@ -202,7 +202,7 @@ class StoreOpening:
         parts.materialiser.verify_found()
         if self.last_stop is LastStop.POWER_LOST:
             self._load_all_queues()
-        return self._read_again(start, queues_from=views_end)
+        return self._read_again(start, views_end)
 
     def _ends_clean(self) -> bool:
         """Whether the log ends where the checkpoint says, with nothing behind it."""
@@ -246,7 +246,7 @@ class StoreOpening:
             topic = parts.metadata.topics.get(name)
             if topic is not None and topic.materialised:
                 queue = parts.queues.get(topic, queue_id)
-                parts.materialiser.open(topic, queue, parts.log.start)
+                parts.materialiser.open(topic, queue)
 
     # From nothing
 
@@ -263,37 +263,32 @@ class StoreOpening:
         parts.metadata.adopt(Metadata())
         if self.last_stop is not LastStop.POWER_LOST:
             parts.queue_loader.note_ends()
-        self.witness.look_in(parts.queues.drop_all())
-        parts.keys.reset(parts.log.start)
         start = parts.log.start
-        parts.queue_loader.count_up_to(start)
+        for view in parts.views:
+            view.rebuild(start)
         parts.checkpointer.begin_at(start)
-        parts.materialiser.verify_found()
-        end, _ = self._read_again(start, queues_from=start, only_metadata=True)
+        end, _ = self._read_again(start, start, only_metadata=True)
         if snapshot is not None and (parts.damage.ranges or snapshot.end > end):
             # Of changes that are lost in damage, or of the leader's that are still to come.
             parts.metadata.adopt(snapshot)
             first = max(start, snapshot.end)
             if first < end:
-                self._read_again(first, queues_from=first, only_metadata=True)
-        return self._read_again(start, queues_from=start)
+                self._read_again(first, first, only_metadata=True)
+        return self._read_again(start, start)
 
     def _begin_empty_queues(self) -> None:
         queues, metadata = self.parts.queues, self.parts.metadata
         begin_empty_queues(metadata, lambda name, at: queues.get(metadata.topic(name), at))
 
     def _read_again(
-        self, start: int, *, queues_from: int, only_metadata: bool = False
+        self, start: int, views_from: int, *, only_metadata: bool = False
     ) -> tuple[int, bool]:
         parts, checkpoint = self.parts, self.checkpoint
         dispatcher = Dispatcher(
             parts.metadata,
-            parts.queues,
-            parts.keys,
             parts.damage,
-            log_start=parts.log.start,
-            queues_from=queues_from,
-            only_metadata=only_metadata,
+            () if only_metadata else parts.views,
+            views_from=views_from,
         )
         end, torn = recover(
             parts.log,
@@ -306,8 +301,8 @@ class StoreOpening:
         )
         self.revived |= dispatcher.revived
         lost = parts.damage.at(end - 1)
-        if lost is not None:
-            dispatcher.claims(claimed_records(parts.log, lost.start, end))
+        if lost is not None and not only_metadata:
+            parts.views.queues.claim(claimed_records(parts.log, lost.start, end))
         logger.info(
             "%s start=%d end=%d records=%d last_stop=%s",
             "log.topics-read" if only_metadata else "log.read-again",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from imago_log.disk.files import replace_whole
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from imago_log.commitlog.checkpoint import Checkpoint
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
-    from imago_log.disk.files import Unsynced
     from imago_log.disk.folder import DataFolder
     from imago_log.disk.vfs import Vfs
     from imago_log.metadata.image import MetadataImage
     from imago_log.results import DamagedRange
     from imago_log.state import StoreState
-    from imago_log.views.metaq.metaq_segments import MetaqSegments
-    from imago_log.views.units.consume_queue import ConsumeQueue
+    from imago_log.views.view import SyncPlan
 
 SYNC_REST = 30
 """Between two rounds of syncing views there is so many times what the last one took."""
@@ -48,7 +46,6 @@ class ViewSync:
             s.checkpointer,
             s.metadata,
         )
-        self._queue_writer, self._keys, self._materialiser = s.queue_writer, s.keys, s.materialiser
         self._views, self._space, self._background = s.views, s.space, s.background
         self._next_sync_ms = s.monotonic()
         if last_stop is LastStop.CLEAN:
@@ -100,39 +97,23 @@ class ViewSync:
 
     def _plan_sync(self) -> SyncJob | None:
         end = self._log.end
-        views_end = self._queue_writer.written_end(end)
-        if self._all_synced(end, views_end):
+        if self._all_synced(end):
             return None
-        self._keys.write_all()
-        files = self._keys.unsynced(self._checkpointer.keys_synced[1])
-        segments = []
-        for partition in self._materialiser:
-            if partition.segments.synced < partition.segments.end:
-                files += partition.segments.unsynced()
-                segments.append((partition.segments, partition.segments.end))
         changed = self._metadata.snapshot_version != self._checkpointer.snapshot_version
         metadata_end = max(end, self._metadata.end)  # later where the leader's was installed
         return SyncJob(
-            files=files,
+            plans=[view.plan_sync(end) for view in reversed(self._views)],
             snapshot=self._metadata.image(metadata_end) if changed else None,
-            queues=self._queue_writer.unsynced(),
-            segments=segments,
-            views_end=views_end,
             metadata_end=metadata_end,
-            keys=(self._keys.written_end, self._keys.written_count),
             version=self._metadata.snapshot_version,
             healed=self._damage.healed,
             began_ms=self._clock(),
         )
 
-    def _all_synced(self, end: int, views_end: int) -> bool:
-        if self._damage.healed:
+    def _all_synced(self, end: int) -> bool:
+        if self._damage.healed or self._checkpointer.metadata_synced != end:
             return False
-        marks = self._checkpointer
-        synced = {views_end, marks.views_synced, marks.metadata_synced, marks.keys_synced[0]}
-        return synced == {end} and all(
-            partition.segments.synced == partition.segments.end for partition in self._materialiser
-        )
+        return all(view.is_synced(end) for view in self._views)
 
     def _sync(self, job: SyncJob) -> None:
         try:
@@ -152,9 +133,10 @@ class ViewSync:
         if job is None:
             return
         self._synced = self._syncing = None
-        self._checkpointer.synced(job.views_end, job.metadata_end, job.keys, job.version)
-        for queue, _, end in job.queues:
-            queue.mark_synced(end)
+        for plan in job.plans:
+            if plan.note is not None:
+                plan.note()
+        self._checkpointer.begin_metadata(job.metadata_end, job.version)
         # Thousands of files take the device long: it has other things to do.
         rested_ms = self._clock() + SYNC_REST * job.took_ms
         self._next_sync_ms = max(self._next_sync_ms, rested_ms)
@@ -175,13 +157,9 @@ class ViewSync:
 class SyncJob:
     """One round of making views durable: what to sync, and what holds afterwards."""
 
-    files: list[Unsynced]
+    plans: list[SyncPlan]
     snapshot: MetadataImage | None
-    queues: list[tuple[ConsumeQueue, int, int]]
-    segments: list[tuple[MetaqSegments, int]]
-    views_end: int
     metadata_end: int
-    keys: tuple[int, int]
     version: int
     healed: tuple[DamagedRange, ...]
     """Damage whose views are whole again, and on the device once this is done."""
@@ -192,28 +170,22 @@ class SyncJob:
         """Record how long it took."""
         self.took_ms = now_ms - self.began_ms
 
-    def all_files(self) -> Iterator[Unsynced]:
-        """The files of queues, which may be thousands, are named here: in the worker."""
-        for queue, synced, _ in self.queues:
-            for files in queue.files():
-                yield from files.unsynced(synced)
-        yield from self.files
-
     def run(self, log: CommitLog, damage: Damage, vfs: Vfs, folder: DataFolder) -> None:
         """Sync everything. The log first: no view may be ahead of it on the device."""
         log.sync()
         if self.snapshot is not None:
             replace_whole(vfs, folder.metadata, self.snapshot.encode(_rest))
         folders: set[Path] = set()
-        files = self.all_files()
+        files = chain.from_iterable(plan.files for plan in self.plans)
         while batch := list(islice(files, FILES_AT_ONCE)):
             _sync_files(vfs, [path for path, _ in batch])
             folders.update(*(path.parents for path, is_new in batch if is_new))
         for path in sorted(folders.difference(folder.root.parents)):
             with _unless_deleted("sync", path):
                 vfs.sync_folder(path)
-        for segments, position in self.segments:
-            segments.mark_synced(position)
+        for plan in self.plans:
+            if plan.mark is not None:
+                plan.mark()
         if self.healed:
             damage.forget_healed(self.healed)
             damage.save()

@@ -105,7 +105,7 @@ class PositionReader:
             read = read_positions(queue, records, segments, visible, position, bytes_max)
         except WrongFilesError:
             name, queue_id = queue.tail.topic.decode(), queue.tail.queue_id
-            materialiser.rebuild(name, queue_id, self._log.start)
+            materialiser.make_again(name, queue_id)
             read = read_positions(queue, records, None, visible, position, bytes_max)
         if segments is not None and (read.behind or materialiser.is_due):
             with suppress(NoSpaceError):  # the next tick sees it too

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_log.views.queues.queue_writing import QueueWriter
     from imago_log.views.queues.queues import Queues
     from imago_log.views.units.consume_queue import ConsumeQueue
+    from imago_log.views.units.unit_proof import UnitProof
     from imago_wire.records.record import RecordView
 
 logger = logging.getLogger(__name__)
@@ -159,15 +160,14 @@ class Inspector:
 
     def __init__(
         self,
-        log: CommitLog,
+        proof: UnitProof,
         recent: RecentLog,
-        damage: Damage,
-        witness: Witness,
         queues: Queues,
         queue_writer: QueueWriter,
         background: Background,
     ) -> None:
-        self._log, self._recent, self._damage, self._witness = log, recent, damage, witness
+        self._log, self._damage, self._witness = proof.log, proof.damage, proof.witness
+        self._recent = recent
         self._queues, self._queue_writer = queues, queue_writer
         self._background = background
         self._jobs: dict[tuple[int, int], _Job] = {}

@@ -260,7 +260,7 @@ class LogCutter:
         self._vfs, self._folder, self._log, self._recent = s.vfs, s.folder, s.log, s.recent
         self._damage, self._epochs, self._watermark = s.damage, s.epochs, s.watermark
         self._checkpointer, self._metadata = s.checkpointer, s.metadata
-        self._views, self._queues, self._keys = s.views, s.queues, s.keys
+        self._views, self._queues = s.views, s.queues
 
     def cut(self, end: int, state: Metadata | None) -> Cut:
         """Cut at a record border; `state` is that of the metadata there.
@@ -325,10 +325,9 @@ class LogCutter:
     def _lower_marks(self, end: int) -> None:
         """Promise no more than what stays; durably, before anything goes."""
         self._watermark.lower_to(end)
-        keys_count = 0
-        if self._checkpointer.keys_synced[0] > end:
-            keys_count = self._keys.count_below(end)
-        self._checkpointer.lower_to(end, keys_count)
+        for view in self._views:
+            view.lower_mark(end)
+        self._checkpointer.lower_to(end)
 
     def _cut_producers(self, end: int) -> None:
         metadata, queues = self._metadata, self._queues

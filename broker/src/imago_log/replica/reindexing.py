@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.views.dispatcher import Dispatcher
 from imago_log.views.units.lost import lose_before, lose_gap, lost_from
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ class TailFinder:
     def __init__(self, s: StoreState, queue: Callable[[str, int], ConsumeQueue]) -> None:
         self._log, self._damage, self._metadata = s.log, s.damage, s.metadata
         self._folders, self._refiller = s.queue_folders, s.refiller
-        self._materialiser, self._queue = s.materialiser, queue
+        self._queue = queue
         self._refilled: tuple[ConsumeQueue | None, int] = (None, -1)
 
     def __call__(
@@ -60,7 +59,6 @@ class TailFinder:
             if offset < queue.end:
                 self._folders.clear(queue)  # noise in its files looks like units
             self._refiller.refill(queue, topic)
-            self._materialiser.rebuild(topic.name, queue.tail.queue_id, log_start)
             lose_before(queue, damage, topic.birth, log_start, record)
             lose_gap(queue, damage, topic.birth, record)
 
@@ -69,8 +67,8 @@ class Reindexer:
     """Fills the queues of topics that are back."""
 
     def __init__(self, s: StoreState) -> None:
-        self._log, self._damage, self._metadata = s.log, s.damage, s.metadata
-        self._queues, self._keys, self._refiller = s.queues, s.keys, s.refiller
+        self._log, self._metadata, self._refiller = s.log, s.metadata, s.refiller
+        self._fill = s.views.queues.fill
 
     def reindex(self, topics: frozenset[str]) -> None:
         """Fill the queues of topics from the log, from nothing. ViewsInvalidError: it cannot be.
@@ -78,14 +76,9 @@ class Reindexer:
         Everything else that the log tells is known already.
         """
         log, names = self._log, {topic.encode() for topic in topics}
-        self._keys.digest()
-        dispatcher = Dispatcher(
-            self._metadata, self._queues, self._keys, self._damage,
-            log_start=log.start, queues_from=log.start,
-        )  # fmt: skip
 
-        def take(data: bytes, offset: int, views: list[RecordView]) -> None:
-            dispatcher.block(data, offset, [view for view in views if view.topic in names])
+        def take(_data: bytes, _offset: int, views: list[RecordView]) -> None:
+            self._fill((view for view in views if view.topic in names), log.start)
 
         births = [self._metadata.topics[topic].birth for topic in topics]
         at = max(log.start, min(births, default=log.start))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imago_log.commitlog.commit_log import CommitLog
     from imago_log.disk.worker import Background
     from imago_log.metadata.changes import Topic
     from imago_log.metadata.state import Metadata
@@ -25,14 +24,13 @@ class QueueDirectory:
 
     def __init__(
         self,
-        log: CommitLog,
         metadata: Metadata,
         queues: Queues,
         folders: QueueFolders,
         materialiser: Materialiser,
         background: Background,
     ) -> None:
-        self._log, self._metadata, self._queues, self._folders = log, metadata, queues, folders
+        self._metadata, self._queues, self._folders = metadata, queues, folders
         self._materialiser, self._background = materialiser, background
         self._tails: dict[tuple[str, int], QueueTail] = {}
         self._untouched: list[tuple[str, int]] | None = None
@@ -89,7 +87,7 @@ class QueueDirectory:
         queue = self._queues.get(topic, queue_id)
         self._tails[name, queue_id] = queue.tail
         if topic.materialised and (not known or not self._materialiser.get(name, queue_id)):
-            self._materialiser.open(topic, queue, self._log.start)
+            self._materialiser.open(topic, queue)
         return queue
 
     # Topics
@@ -98,7 +96,7 @@ class QueueDirectory:
         """Take up the MetaQ files of a topic's open queues."""
         for queue in list(self._queues):
             if queue.tail.topic == topic.name.encode():
-                self._materialiser.open(topic, queue, self._log.start)
+                self._materialiser.open(topic, queue)
 
     def materialise_once(self, topic: Topic) -> None:
         """The same, unless they are taken up already."""

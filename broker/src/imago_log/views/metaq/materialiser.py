@@ -17,7 +17,7 @@ from imago_log.commitlog.records import LogRecords
 from imago_log.config import always_due
 from imago_log.errors import UnreadableError
 from imago_log.views.metaq.metaq_archive import Packing
-from imago_log.views.metaq.metaq_segments import MetaqSegments
+from imago_log.views.metaq.metaq_check import FoundFiles, MetaqCheck
 from imago_log.views.metaq.metaq_writing import (
     BLOCK_BYTES_MAX,
     MetaqBlock,
@@ -28,21 +28,22 @@ from imago_log.views.metaq.metaq_writing import (
 )
 from imago_log.views.units.consume_queue import UNIT_SIZE
 from imago_log.views.units.lost import first_kept, first_lost
+from imago_log.views.view import SyncPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
     from imago_log.config import Due
-    from imago_log.disk.files import FilePool
     from imago_log.disk.worker import Background
     from imago_log.errors import StoreError
     from imago_log.metadata.changes import Topic
+    from imago_log.views.metaq.metaq_segments import MetaqFolder, MetaqSegments
     from imago_log.views.units.consume_queue import ConsumeQueue
     from imago_log.views.units.visibility import Visibility
     from imago_wire.errors import RecordError
+    from imago_wire.records.record import RecordView
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +67,7 @@ class Materialiser:
 
     def __init__(
         self,
-        pool: FilePool,
-        folder: Path,
-        segment_bytes_max: int,
+        files: MetaqFolder,
         log: CommitLog,
         damage: Damage,
         background: Background,
@@ -80,12 +79,12 @@ class Materialiser:
         `explained` inspects what could not be read; true: now it is known what is lost, or it is
         mended.
         """
-        self._pool, self._folder, self._segment_bytes_max = pool, folder, segment_bytes_max
+        self._files, self._vfs = files, files.pool.vfs
         self._damage, self._background = damage, background
         self._visibility, self._explained = visibility, explained
-        self._records = LogRecords(log, RecentLog(0), damage)
+        self._log, self._records = log, LogRecords(log, RecentLog(0), damage)
         """The worker's own: what is recent belongs to the store's thread."""
-        self.packing = Packing(pool.vfs, background.submit)
+        self.packing = Packing(self._vfs, background.submit)
         self._by_key: dict[tuple[str, int], Partition] = {}
         self._order: list[Partition] = []
         self._cursor = 0
@@ -111,11 +110,14 @@ class Materialiser:
         """Check files found from now on: the last stop was not in order, they may be torn."""
         self._verify = True
 
-    def open(self, topic: Topic, queue: ConsumeQueue, log_start: int) -> None:
+    def rebuild(self, _start: int) -> None:
+        """Check all files that are found: they are of another life of the queues."""
+        self._verify = True
+
+    def open(self, topic: Topic, queue: ConsumeQueue) -> None:
         """Take a partition up: find its files, or plan to make them."""
         queue_id = queue.tail.queue_id
-        folder = self._folder / f"{topic.name}-{queue_id}"
-        segments = MetaqSegments(self._pool, folder, self._segment_bytes_max, topic.birth)
+        segments = self._files.segments(topic, queue_id)
         segments.load(verify=self._verify)
         partition = Partition(topic, queue, segments)
         if self._by_key.get((topic.name, queue_id)) is None:
@@ -124,14 +126,14 @@ class Materialiser:
             self._order[self._order.index(self._by_key[topic.name, queue_id])] = partition
         self._by_key[topic.name, queue_id] = partition
         if topic.archive == "zip":
-            self.packing.find(folder)
+            self.packing.find(segments.folder)
         segments.begin_at(topic.begin(queue_id))
         segments.truncate(queue.tail.next_position)
-        self._find_next(partition, log_start)
+        self._find_next(partition)
 
-    def _find_next(self, partition: Partition, log_start: int) -> None:
+    def _find_next(self, partition: Partition) -> None:
         queue, segments = partition.queue, partition.segments
-        low = queue.lookup.min_offset(log_start)
+        low = queue.lookup.min_offset(self._log.start)
         if segments.exists:
             found = queue.lookup.offset_of_position(segments.end, low)
             position = queue.position(found)[0] if found < queue.end else queue.tail.next_position
@@ -157,7 +159,7 @@ class Materialiser:
         if blocks:
             share = BESIDE_READERS_SHARE if beside_readers else WORKER_SHARE
             rest = partial(self._background.leave_to_others, share)
-            job = self._job = WritingJob(self._pool.vfs, self._records, blocks, rest)
+            job = self._job = WritingJob(self._vfs, self._records, blocks, rest)
             self._background.submit_waiting(job.run)
             self._take()
 
@@ -171,7 +173,7 @@ class Materialiser:
             blocks = self._plan(1, created_max=len(self._order))
             if not blocks:
                 return
-            self._job = WritingJob(self._pool.vfs, self._records, blocks)
+            self._job = WritingJob(self._vfs, self._records, blocks)
             self._job.run()
             self._take()
 
@@ -264,15 +266,15 @@ class Materialiser:
 
     # Cutting and removing
 
-    def rebuild(self, topic: str, queue_id: int, log_start: int) -> bool:
-        """Throw the files of a partition away, which are wrong, and make them anew."""
+    def make_again(self, topic: str, queue_id: int) -> bool:
+        """Throw the files of a partition away, which are wrong; false: it has none."""
         partition = self._by_key.get((topic, queue_id))
         if partition is None:
             return False
         self._settle()
         logger.warning("metaq_files.rebuild partition=%s-%d", topic, queue_id)
         partition.segments.discard()
-        self._find_next(partition, log_start)
+        self._find_next(partition)
         return True
 
     def drop_topic(self, topic: str) -> None:
@@ -290,14 +292,53 @@ class Materialiser:
             partition.segments.truncate(partition.queue.tail.next_position)
             partition.next_offset = min(partition.next_offset, partition.queue.end)
 
-    def drop_before(self, _start: int) -> None:
-        """Keep them: each topic says how long its files stay, see `expire`."""
-
     def reset(self, _start: int) -> None:
         """Let go of all partitions; their files stay."""
         self._settle()
         self._by_key.clear()
         self._order.clear()
+
+    def add(self, _data: bytes, _log_offset: int, _records: list[RecordView]) -> None:
+        """Wait: the files follow the units."""
+
+    def drop_before(self, _start: int) -> None:
+        """Keep them: each topic says how long its files stay, see `expire`."""
+
+    def lower_mark(self, _end: int) -> None:
+        """Keep it: the files say themselves how far they are on the device."""
+
+    # Syncs and checks
+
+    def is_synced(self, _end: int) -> bool:
+        """Whether all files are on the device, and say so."""
+        return all(found.segments.synced == found.segments.end for found in self._order)
+
+    def plan_sync(self, _end: int) -> SyncPlan:
+        """Return the files to sync; those that begin a partition say how far it then is."""
+        behind = [
+            (segments, segments.end)
+            for segments in (partition.segments for partition in self._order)
+            if segments.synced < segments.end
+        ]
+
+        def mark() -> None:
+            for segments, end in behind:
+                segments.mark_synced(end)
+
+        return SyncPlan([file for segments, _ in behind for file in segments.unsynced()], mark)
+
+    def check(self) -> MetaqCheck | None:
+        """Return what compares the files with the records they are made of."""
+        files = {
+            (partition.queue.tail.topic, partition.queue.tail.queue_id): FoundFiles(
+                partition.segments.starts(), partition.segments.end, partition.segments
+            )
+            for partition in self._order
+            if partition.segments.exists
+        }
+        return MetaqCheck(self._vfs, files, self.make_again) if files else None
+
+    # Retention
 
     def take_begins(self, topic: Topic) -> None:
         """Send readers of deleted messages to where the topic says that its partitions begin."""
@@ -305,7 +346,7 @@ class Materialiser:
             if (partition := self._by_key.get((topic.name, queue_id))) is not None:
                 partition.segments.begin_at(topic.begin(queue_id))
 
-    def expire(self, now_ms: int, log_start: int, due: Due = always_due) -> None:
+    def expire(self, now_ms: int, due: Due = always_due) -> None:
         """Remove files that are older or larger than their topic allows, or gone from the log.
 
         `due` says whether it is the time at which a topic has its expired files removed.
@@ -319,9 +360,10 @@ class Materialiser:
                 )
                 if newest >= partition.queue.first and starts[1] > segments.min_position:
                     place = partition.queue.unit(newest)[0]
-                    waits = place >= log_start and not due(topic.delete_when)
+                    waits = place >= self._log.start and not due(topic.delete_when)
                     if waits or (
-                        place >= log_start and not self._expired(topic, segments, place, now_ms)
+                        place >= self._log.start
+                        and not self._expired(topic, segments, place, now_ms)
                     ):
                         break
                 archived = segments.drop_oldest(archive=bool(topic.archive))

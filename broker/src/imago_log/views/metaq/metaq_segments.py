@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_log.disk.vfs import OpenFile
+    from imago_log.metadata.changes import Topic
 
 SUFFIX = ".meta"
 ORIGIN = "origin"
@@ -287,6 +289,20 @@ class MetaqSegments:
         del self._names[start]
         with fatal("remove", path):
             self._pool.vfs.unlink(path)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaqFolder:
+    """Where the files of all partitions are, and how large one gets."""
+
+    pool: FilePool
+    path: Path
+    file_bytes_max: int
+
+    def segments(self, topic: Topic, queue_id: int) -> MetaqSegments:
+        """Return the files of a partition; `load` finds them."""
+        folder = self.path / f"{topic.name}-{queue_id}"
+        return MetaqSegments(self.pool, folder, self.file_bytes_max, topic.birth)
 
 
 def _decode_origin(data: bytes, birth: int) -> tuple[int, int] | None:

@@ -23,6 +23,7 @@ class QueueFolders:
     def __init__(self, folder: DataFolder, pool: FilePool) -> None:
         self._folder, self._pool = folder, pool
         self._discarded = 0
+        self.forget_views = folder.forget_views
 
     def queue(self, tail: QueueTail, *, dual: bool) -> ConsumeQueue:
         """Return a queue over its folders; `load` finds what is in them."""

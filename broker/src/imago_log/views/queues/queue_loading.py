@@ -36,7 +36,7 @@ class QueueLoader:
         proof: UnitProof,
         refiller: Refiller,
     ) -> None:
-        self._log, self._folders, self._witness = log, folders, witness
+        self._log, self._folders, self.witness = log, folders, witness
         self._proof, self._refiller = proof, refiller
         self.limit = 0
         self.found = FoundEnds()
@@ -56,7 +56,7 @@ class QueueLoader:
     def trust_files(self) -> None:
         """Trust the files from now on: they are in order."""
         self._keeps_cut = False
-        self._witness.trust_files()
+        self.witness.trust_files()
 
     def begin_refills(self) -> None:
         """Make units that files have lost from the log: its end is known now."""
@@ -95,7 +95,7 @@ class QueueLoader:
         if end < queue.end:
             self.found.note(queue)
             if self._keeps_cut:
-                self._witness.keep(queue, end)
+                self.witness.keep(queue, end)
 
     def _has_noise_behind(self, queue: ConsumeQueue, end: int, *, torn: bool) -> bool:
         """Whether the bytes behind the units that count were not written there as units.

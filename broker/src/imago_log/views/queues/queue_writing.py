@@ -13,7 +13,6 @@ from imago_log.errors import NoSpaceError
 from imago_log.views.units.consume_queue import owes
 
 if TYPE_CHECKING:
-    from imago_log.views.queues.first_files import FirstFiles
     from imago_log.views.queues.queues import Queues
     from imago_log.views.units.consume_queue import ConsumeQueue
 
@@ -33,8 +32,8 @@ MADE_MAX = 8
 class QueueWriter:
     """Writes the units of all queues behind."""
 
-    def __init__(self, queues: Queues, first_files: FirstFiles, pending_bytes_max: int) -> None:
-        self._queues, self._first_files = queues, first_files
+    def __init__(self, queues: Queues, pending_bytes_max: int) -> None:
+        self._queues, self._first_files = queues, queues.first_files
         self._pending_bytes_max = pending_bytes_max
         self._cursor = 0
         self._allowance = float(WRITES_MAX)

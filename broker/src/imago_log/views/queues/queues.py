@@ -26,7 +26,7 @@ class Queues:
     """The open queues, by topic and number, in the order in which they were opened."""
 
     def __init__(self, folders: QueueFolders, loader: QueueLoader, first_files: FirstFiles) -> None:
-        self.folders, self._loader, self._first_files = folders, loader, first_files
+        self.folders, self._loader, self.first_files = folders, loader, first_files
         self._by_key: dict[tuple[str, int], ConsumeQueue] = {}
         self.order: list[ConsumeQueue] = []
         """For those who walk over them in rounds; only to be read."""
@@ -107,7 +107,7 @@ class Queues:
 
     def drop_topic(self, topic: str) -> None:
         """Forget a topic's queues and discard its folders."""
-        self._first_files.settle()  # else some of this topic might be made afterwards
+        self.first_files.settle()  # else some of this topic might be made afterwards
         for key in [key for key in self._by_key if key[0] == topic]:
             queue = self._by_key.pop(key)
             self.order.remove(queue)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_log.commitlog.log_reader import LogReader, find_damage
 from imago_log.errors import ViewsInvalidError
 from imago_log.metadata.changes import QUEUE_KIND, queue_key
+from imago_log.signals import Signal
 from imago_log.views.units.lost import lose_before, lose_gap
 from imago_log.views.units.unit_files import LOST_SIZE_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_log.commitlog.borders import Witness
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
     from imago_log.metadata.changes import Topic
     from imago_log.metadata.state import Metadata
     from imago_log.views.queues.queue_folders import QueueFolders
@@ -28,22 +25,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
 class Refiller:
     """Fills queues from the log."""
 
-    log: CommitLog
-    damage: Damage
-    folders: QueueFolders
-    metadata: Metadata
-    witness: Witness
-    proof: UnitProof
+    def __init__(self, folders: QueueFolders, metadata: Metadata, proof: UnitProof) -> None:
+        self.log, self.damage, self._proof = proof.log, proof.damage, proof
+        self._folders, self.metadata = folders, metadata
+        self.refilled: Signal[str, int] = Signal()
+        """Called with topic and queue id: files made of its units are to be made again."""
 
     def refill(self, queue: ConsumeQueue, topic: Topic) -> None:
         """Give a queue the units that its files have lost: those behind its newest one.
 
-        What is lost between is not told by damage of the log: its own files are damaged. Where the
-        topic has MetaQ files of its own, they are to be made anew.
+        What is lost between is not told by damage of the log: its own files are damaged.
         """
         log, name, queue_id = self.log, queue.tail.topic, queue.tail.queue_id
         before = queue.end
@@ -57,11 +51,11 @@ class Refiller:
         at = max(log.start, topic.birth)
         if queue.end > queue.first:
             place, size, _ = queue.unit(queue.end - 1)
-            if not self.proof.ends_right(queue, log.end, save=True):
-                self.folders.clear(queue)
+            if not self._proof.ends_right(queue, log.end, save=True):
+                self._folders.clear(queue)
             elif size != LOST_SIZE_FIELD and self.damage.at(place) is None:
                 if place < log.start:
-                    self.folders.clear(queue)  # what it has has expired
+                    self._folders.clear(queue)  # what it has has expired
                 else:
                     at = place + size
         self.read_to_end(at, take)
@@ -69,6 +63,7 @@ class Refiller:
         logger.warning(
             "queue.refilled queue=%s/%d from=%d to=%d", name, queue_id, before, queue.end
         )
+        self.refilled(topic.name, queue_id)
 
     def read_to_end(self, at: int, take: Callable[[bytes, int, list[RecordView]], None]) -> None:
         """Read the log from a border on; what is found to be damaged is noted and passed over."""
@@ -76,7 +71,7 @@ class Refiller:
         while at < log.end:
             at, reason = LogReader(log, take).run(at, log.end)
             if at < log.end and damage.at(at) is None:
-                found = find_damage(log, at, log.end, self.witness)
+                found = find_damage(log, at, log.end, self._proof.witness)
                 if found is None:
                     raise ViewsInvalidError(f"log offset {at}: {reason}")
                 damage.add(*found)

@@ -21,7 +21,7 @@ class UnitProof:
     """Compares units with the log."""
 
     def __init__(self, log: CommitLog, damage: Damage, witness: Witness) -> None:
-        self._log, self._damage, self._witness = log, damage, witness
+        self.log, self.damage, self.witness = log, damage, witness
 
     def ends_right(self, queue: ConsumeQueue, log_end: int, *, save: bool) -> bool:
         """Whether the newest unit of a queue that has one is that of its record.
@@ -29,25 +29,25 @@ class UnitProof:
         Where the record has expired, or is damaged, only the order of units can tell. Damage that
         nobody had found is noted, and saved with `save`: then the log is wrong, not the unit.
         """
-        offset, log = queue.end - 1, self._log
+        offset, log = queue.end - 1, self.log
         place, size, tag = queue.unit(offset)
         position = queue.position(offset) if queue.tail.dual else None
         if size in _NOT_REAL:
             return _stands_for_none((place, size, tag), position, log_end)
         if place < 0 or not 0 < size <= log.segment_size:
             return False
-        if place < log.start or self._damage.at(place) is not None:
+        if place < log.start or self.damage.at(place) is not None:
             return _follows(queue, offset)
         record, tail = log.read(place, size), queue.tail
         if queue_records(record, place, tail.topic, tail.queue_id, offset) == size == len(record):
             view = view_record(record)
             found = (view.metaq_position, view.metaq_size)
             return view.tag_code == tag and position in (None, found)
-        lost = find_damage(log, place, log_end, self._witness)
+        lost = find_damage(log, place, log_end, self.witness)
         if lost is not None:
-            self._damage.add(*lost)
+            self.damage.add(*lost)
             if save:
-                self._damage.save_later()
+                self.damage.save_later()
         return lost is not None and _follows(queue, offset)
 
 
