@@ -10,7 +10,7 @@ from imago_broker.config.live import LiveSettings
 from imago_broker.config.metaq.metaq_render import render
 from imago_broker.processors.metaq.access.guard import GuardedProcessors
 from imago_broker.processors.metaq.assembly import MetaqAssembly
-from imago_broker.processors.metaq.identity import MetaqIdentity
+from imago_broker.processors.metaq.identity import MetaqFace, MetaqIdentity
 from imago_broker.processors.metaq.realtime import RealTimeStatistics
 from imago_broker.processors.metaq.table import build_processors
 from imago_broker.server.text.text_session import TextLimits, TextSession
@@ -98,23 +98,24 @@ def serve_metaq(
     doors = {entrance: entrance.ports.get("metaq") for entrance in ports.entrances}
     others = {entrance: door for entrance, door in doors.items() if door is not None}
     parts = MetaqAssembly(
-        identity=MetaqIdentity(
-            broker_id=config.metaq_broker_id,
-            host=host,
-            port=config.metaq.advertised_port or ports.metaq.port,
+        face=MetaqFace(
+            identity=MetaqIdentity(
+                broker_id=config.metaq_broker_id,
+                host=host,
+                port=config.metaq.advertised_port or ports.metaq.port,
+            ),
+            settings=core.metaq_settings,
+            serving_rules=serving_rules,
+            clock=clock,
+            counters=counters,
+            realtime=RealTimeStatistics(clock.monotonic_ms()),
         ),
-        settings=core.metaq_settings,
         patterns=LiveSettings(config.patterns),
         messages=core.messages,
         topics=core.topics,
         transactions=core.metaq_transactions,
-        store=core.messages.store,
-        serving_rules=serving_rules,
-        clock=clock,
         rng=random.Random(),  # noqa: S311  spreads load over partitions
         budget=ports.budget,
-        counters=counters,
-        realtime=RealTimeStatistics(clock.monotonic_ms()),
         connections=lambda: sum(each.connections for each in (*own, *others.values())),
         config_file=config_file,
         when_published=when_published,
@@ -142,17 +143,18 @@ def serve_metaq(
         serve(each, guarded)
     for entrance, door in others.items():
         told = replace(
-            parts.identity,
+            parts.face.identity,
             host=entrance.setting.host or host,
             port=entrance.told("metaq"),
         )
         rules = serving_rules.at(entrance.name)
-        serve(door, guard(build_processors(replace(parts, identity=told, serving_rules=rules))))
+        face = replace(parts.face, identity=told, serving_rules=rules)
+        serve(door, guard(build_processors(replace(parts, face=face))))
     return MetaqPort(
-        identity=parts.identity,
-        settings=parts.settings,
+        identity=parts.face.identity,
+        settings=parts.face.settings,
         patterns=parts.patterns,
         stats=processors.stats_text,
         run=guarded.run,
-        realtime=parts.realtime,
+        realtime=parts.face.realtime,
     )

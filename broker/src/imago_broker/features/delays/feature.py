@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 def install(parts: RocketmqAssembly) -> Installed:
     """Serve and count what the broker's delays do."""
     recalling = RecallProcessor(
-        store=parts.broker.store,
         messages=parts.broker.messages,
         topics=parts.broker.topics,
         timers=parts.delays.timers,
-        identity=parts.identity,
-        settings=parts.settings,
+        this=parts.this,
         clock=parts.broker.clock,
         loop=parts.broker.loop,
     )

@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections.sections import RocketmqSection
     from imago_broker.ports import Clock
-    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.identity import ThisBroker
     from imago_broker.service.delays.timers.timers import TimerService
     from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.puts.put_status import PutStatus
     from imago_broker.service.topics.topics import TopicService
-    from imago_log.store import MessageStore
     from imago_wire.records.record import Placed
 
 VISIBLE_MS_MAX = 5000
@@ -49,18 +46,16 @@ class RecallProcessor:
     def __init__(
         self,
         *,
-        store: MessageStore,
         messages: MessageService,
         topics: TopicService,
         timers: TimerService,
-        identity: RocketmqIdentity,
-        settings: LiveSettings[RocketmqSection],
+        this: ThisBroker,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._store, self._messages, self._topics = store, messages, topics
-        self._timers, self._identity = timers, identity
-        self._settings, self._clock, self._loop = settings, clock, loop
+        self._store, self._messages, self._topics = messages.store, messages, topics
+        self._timers, self._identity, self._settings = timers, this.identity, this.settings
+        self._clock, self._loop = clock, loop
 
     def elsewhere(self, _: Exchange) -> Reply:
         """Answer for a member that does not lead."""

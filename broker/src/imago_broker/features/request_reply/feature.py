@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 def install(parts: RocketmqAssembly) -> Installed:
     """Serve replies."""
     replying = ReplyProcessor(
-        store=parts.broker.store,
         messages=parts.broker.messages,
         topics=parts.broker.topics,
         clients=parts.clients.registry,

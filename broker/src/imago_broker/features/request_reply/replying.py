@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.puts.put_status import PutStatus
     from imago_broker.service.topics.topics import TopicService
-    from imago_log.store import MessageStore
     from imago_wire.records.record import Placed
     from imago_wire.remoting.command import RemotingCommand
 
@@ -65,7 +64,6 @@ class ReplyProcessor:
     def __init__(
         self,
         *,
-        store: MessageStore,
         messages: MessageService,
         topics: TopicService,
         clients: ClientRegistry,
@@ -77,7 +75,8 @@ class ReplyProcessor:
         self._messages, self._topics = messages, topics
         self._reply_topic = names.reply_topic(cluster)
         self._clients, self._clock, self._settings = clients, clock, settings
-        self._store, self._store_host = store, store.config.store_host
+        self._store = messages.store
+        self._store_host = self._store.config.store_host
 
     def send_reply(self, exchange: Exchange) -> Reply | None:
         """Push the reply to its requester, store it, and say how the push went."""

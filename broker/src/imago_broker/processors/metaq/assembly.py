@@ -13,38 +13,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.core.budget import OutputBudget
-    from imago_broker.metrics import MetaqCounters
-    from imago_broker.ports import Clock
-    from imago_broker.processors.metaq.identity import MetaqIdentity
+    from imago_broker.processors.metaq.identity import MetaqFace
     from imago_broker.processors.metaq.patterns import Patterns
     from imago_broker.processors.metaq.puts import WhenPublished
-    from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.puts.messages import MessageService
-    from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics.topics import TopicService
-    from imago_log.store import MessageStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaqAssembly:
     """Made by the broker's `app`; for `table` alone."""
 
-    identity: MetaqIdentity
-    settings: LiveSettings[MetaqSection]
+    face: MetaqFace
     patterns: LiveSettings[Patterns]
     messages: MessageService
     topics: TopicService
     transactions: MetaqTransactions
-    store: MessageStore
-    serving_rules: ServingRules
-    clock: Clock
     rng: random.Random
     budget: OutputBudget
-    counters: MetaqCounters
-    realtime: RealTimeStatistics
     connections: Callable[[], int]
     config_file: Callable[[], bytes]
     """The configuration in the form of MetaQ's own file."""

@@ -16,18 +16,12 @@ from imago_wire.text.encoder import result, value_head
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.core.metaq.metaq_filters import GroupFilter
-    from imago_broker.metrics import MetaqCounters
     from imago_broker.processors.metaq.filters import GroupFilters
-    from imago_broker.processors.metaq.identity import MetaqIdentity
+    from imago_broker.processors.metaq.identity import MetaqFace
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.peer import Peer
-    from imago_broker.processors.metaq.realtime import RealTimeStatistics
-    from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics.topics import TopicService
     from imago_log.results import MetaqRead
     from imago_log.store import MessageStore
     from imago_wire.text.items import GetItem
@@ -44,25 +38,16 @@ class GetProcessor:
     def __init__(
         self,
         *,
-        identity: MetaqIdentity,
-        settings: LiveSettings[MetaqSection],
+        face: MetaqFace,
         store: MessageStore,
-        topics: TopicService,
-        serving_rules: ServingRules,
         budget: OutputBudget,
-        counters: MetaqCounters,
-        realtime: RealTimeStatistics,
         patterns: TopicPatterns,
         filters: GroupFilters,
     ) -> None:
-        self._identity = identity
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._serving_rules = serving_rules
-        self._budget = budget
-        self._counters = counters
-        self._realtime = realtime
+        self._identity, self._settings = face.identity, face.settings
+        self._serving_rules = face.serving_rules
+        self._counters, self._realtime = face.counters, face.realtime
+        self._store, self._topics, self._budget = store, patterns.topics, budget
         self._patterns = patterns
         self._filters = filters.by_topic
 

@@ -41,7 +41,7 @@ class TopicPatterns:
     ) -> None:
         self._settings = settings
         self._patterns = patterns
-        self._topics = topics
+        self.topics = topics
         self._compiled_from: Patterns = {}
         self._compiled: list[tuple[re.Pattern[str], Settings]] = []
 
@@ -62,10 +62,10 @@ class TopicPatterns:
 
     def counts(self, topic: str) -> bool:
         """Return whether the topic is in the real-time statistics."""
-        config = self._topics.get(topic)
+        config = self.topics.get(topic)
         own = None if config is None else config.metaq_stat
         return self._settings.current.stat if own is None else own
 
     def may_count(self) -> bool:
         """Return whether any topic at all is in the real-time statistics."""
-        return self._settings.current.stat or bool(self._topics.with_stat)
+        return self._settings.current.stat or bool(self.topics.with_stat)

@@ -31,19 +31,12 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections.metaq_section import MetaqSection
-    from imago_broker.metrics import MetaqCounters
-    from imago_broker.ports import Clock
-    from imago_broker.processors.metaq.identity import MetaqIdentity
+    from imago_broker.processors.metaq.identity import MetaqFace
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.peer import Peer
-    from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.processors.metaq.transactions import MetaqTransactionProcessor
     from imago_broker.service.puts.messages import MessageService
-    from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics.topic_handles import TopicHandle
-    from imago_broker.service.topics.topics import TopicService
     from imago_wire.records.record import Placed
     from imago_wire.text.items import AskedPut, Item, PutItem
 
@@ -79,28 +72,18 @@ class PutProcessor:
     def __init__(
         self,
         *,
-        identity: MetaqIdentity,
-        settings: LiveSettings[MetaqSection],
+        face: MetaqFace,
         messages: MessageService,
-        topics: TopicService,
-        serving_rules: ServingRules,
-        clock: Clock,
         rng: random.Random,
-        counters: MetaqCounters,
-        realtime: RealTimeStatistics,
         patterns: TopicPatterns,
         when_published: WhenPublished,
         transactions: MetaqTransactionProcessor,
     ) -> None:
-        self._identity = identity
-        self._settings = settings
-        self._messages = messages
-        self._topics = topics
-        self._serving_rules = serving_rules
-        self._clock = clock
-        self._rng = rng
-        self._counters = counters
-        self._realtime = realtime
+        topics, settings = patterns.topics, face.settings
+        self._identity, self._settings = face.identity, settings
+        self._serving_rules, self._clock = face.serving_rules, face.clock
+        self._counters, self._realtime = face.counters, face.realtime
+        self._messages, self._topics, self._rng = messages, topics, rng
         self._patterns = patterns
         self._when_published = when_published
         self._transactions = transactions

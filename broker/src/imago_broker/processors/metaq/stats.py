@@ -22,15 +22,9 @@ from imago_wire.text.status import Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections.metaq_section import MetaqSection
-    from imago_broker.metrics import MetaqCounters
     from imago_broker.model.topics.topics import TopicConfig
-    from imago_broker.ports import Clock
-    from imago_broker.processors.metaq.identity import MetaqIdentity
+    from imago_broker.processors.metaq.identity import MetaqFace
     from imago_broker.processors.metaq.peer import Peer
-    from imago_broker.processors.metaq.realtime import RealTimeStatistics
-    from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.text.commands import Stats
@@ -79,28 +73,19 @@ class StatsProcessor:
     def __init__(
         self,
         *,
-        identity: MetaqIdentity,
-        settings: LiveSettings[MetaqSection],
+        face: MetaqFace,
         store: MessageStore,
         topics: TopicService,
-        serving_rules: ServingRules,
-        clock: Clock,
-        counters: MetaqCounters,
-        realtime: RealTimeStatistics,
         connections: Callable[[], int],
         config_file: Callable[[], bytes],
     ) -> None:
-        self._identity = identity
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._serving_rules = serving_rules
-        self._clock = clock
-        self._counters = counters
-        self._realtime = realtime
+        self._identity, self._settings = face.identity, face.settings
+        self._serving_rules, self._clock = face.serving_rules, face.clock
+        self._counters, self._realtime = face.counters, face.realtime
+        self._store, self._topics = store, topics
         self._connections = connections
         self._config_file = config_file
-        self._started_ms = clock.monotonic_ms()
+        self._started_ms = face.clock.monotonic_ms()
         self._later: set[asyncio.Task[None]] = set()
         self._items: dict[str, Callable[[], Iterator[str | None]]] = {
             "": self._broker,

@@ -36,10 +36,8 @@ from imago_wire.text.status import Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections.metaq_section import MetaqSection
-    from imago_broker.metrics import MetaqCounters
     from imago_broker.processors.metaq.assembly import MetaqAssembly
+    from imago_broker.processors.metaq.identity import MetaqFace
     from imago_broker.processors.metaq.peer import Peer
     from imago_wire.text.items import Item
 
@@ -55,8 +53,7 @@ class MetaqProcessors:
         stats: StatsProcessor,
         syncs: SyncProcessor | None,
         transactions: MetaqTransactionProcessor,
-        settings: LiveSettings[MetaqSection],
-        counters: MetaqCounters,
+        face: MetaqFace,
     ) -> None:
         self._puts = puts
         self.take_puts = puts.take
@@ -64,8 +61,7 @@ class MetaqProcessors:
         self.stats_text = stats.text
         """What ``stats`` answers to an item."""
         self._gets = gets
-        self._settings = settings
-        self._counters = counters
+        self._settings, self._counters = face.settings, face.counters
         self._transactions = transactions
         self._others: dict[type, Callable[[Peer, Any], None]] = {
             Auth: _open,
@@ -130,69 +126,53 @@ class MetaqProcessors:
 
 def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
     """Build the processors, each from what it uses."""
-    patterns = TopicPatterns(parts.settings, parts.patterns, parts.topics)
+    face, store = parts.face, parts.messages.store
+    patterns = TopicPatterns(face.settings, parts.patterns, parts.topics)
     transactions = MetaqTransactionProcessor(
         transactions=parts.transactions,
-        settings=parts.settings,
-        serving_rules=parts.serving_rules,
-        counters=parts.counters,
+        settings=face.settings,
+        serving_rules=face.serving_rules,
+        counters=face.counters,
     )
     return MetaqProcessors(
         puts=PutProcessor(
-            identity=parts.identity,
-            settings=parts.settings,
+            face=face,
             messages=parts.messages,
-            topics=parts.topics,
-            serving_rules=parts.serving_rules,
-            clock=parts.clock,
             rng=parts.rng,
-            counters=parts.counters,
-            realtime=parts.realtime,
             patterns=patterns,
             when_published=parts.when_published,
             transactions=transactions,
         ),
         gets=GetProcessor(
-            identity=parts.identity,
-            settings=parts.settings,
-            store=parts.store,
-            topics=parts.topics,
-            serving_rules=parts.serving_rules,
+            face=face,
+            store=store,
             budget=parts.budget,
-            counters=parts.counters,
-            realtime=parts.realtime,
             patterns=patterns,
             filters=GroupFilters(parts.topics),
         ),
         stats=StatsProcessor(
-            identity=parts.identity,
-            settings=parts.settings,
-            store=parts.store,
+            face=face,
+            store=store,
             topics=parts.topics,
-            serving_rules=parts.serving_rules,
-            clock=parts.clock,
-            counters=parts.counters,
-            realtime=parts.realtime,
             connections=parts.connections,
             config_file=parts.config_file,
         ),
         syncs=_syncs(parts, patterns),
         transactions=transactions,
-        settings=parts.settings,
-        counters=parts.counters,
+        face=face,
     )
 
 
 def _syncs(parts: MetaqAssembly, patterns: TopicPatterns) -> SyncProcessor | None:
     """Return what serves `sync`; None: this broker is nobody's gregor slave."""
-    if not parts.settings.current.gregor:
+    if not parts.face.settings.current.gregor:
         return None
     return SyncProcessor(
-        identity=parts.identity,
+        identity=parts.face.identity,
         messages=parts.messages,
         topics=parts.topics,
-        clock=parts.clock,
-        counters=parts.counters,
+        clock=parts.face.clock,
+        counters=parts.face.counters,
         patterns=patterns,
     )
 

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 
 from imago_broker.config.live import LiveSettings
 from imago_broker.model.feature_level import LIGHT_QUEUES, waits_for
+from imago_broker.processors.rocketmq.groups.members import ClientParts
 from imago_broker.processors.rocketmq.groups.resetting import OffsetResetter
+from imago_broker.processors.rocketmq.identity import ThisBroker
 from imago_broker.processors.rocketmq.lanes import Lanes
 from imago_broker.processors.rocketmq.needs import PUBLISH, of_topic
 from imago_broker.processors.rocketmq.pull.filter_turns import FilterTurns
 from imago_broker.processors.rocketmq.pull.memory_window import MemoryWindow
 from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
 from imago_broker.processors.rocketmq.rules import GroupRules
+from imago_broker.processors.rocketmq.send.sending import PutParts
 from imago_broker.service.delays.levels.levels import DelayService
 from imago_broker.service.delays.timers.timers import TimerService
 from imago_broker.service.figures.day_recorder import DayRecorder
@@ -111,25 +114,6 @@ class NameParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientParts:
-    """Who is connected, and what it has been told or holds."""
-
-    registry: ClientRegistry
-    locks: QueueLocks
-    resets: PendingResets
-    resetter: OffsetResetter
-    sweeper: Sweeper
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutParts:
-    """What sends use beside the broker's own."""
-
-    sequenced: SequencedPuts
-    unique_keys: UniqueKeys
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryParts:
     """Pulls that wait, what selects messages, and figures of what was delivered."""
 
@@ -179,6 +163,11 @@ class RocketmqAssembly:
     """What plugs in, in the order in which it starts."""
     started_ms: int
     lanes: Lanes = field(default_factory=Lanes.made)
+
+    @property
+    def this(self) -> ThisBroker:
+        """Who answers, and how it is set."""
+        return ThisBroker(identity=self.identity, settings=self.settings)
 
     def start(self) -> None:
         """Do from now on what only a master does by itself."""
@@ -238,7 +227,10 @@ def assemble(
         names=_names(broker, now_ms),
         clients=clients,
         puts=PutParts(
+            messages=broker.messages,
+            topics=broker.topics,
             sequenced=SequencedPuts(broker.messages),
+            delay=delays.levels,
             unique_keys=UniqueKeys(
                 store.config.store_host[:-4],
                 os.getpid(),

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.sections.sections import RocketmqSection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +24,11 @@ class RocketmqIdentity:
     def address(self) -> str:
         """What routes and answers name."""
         return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThisBroker:
+    """Who answers RocketMQ's clients, and how it is set at the moment."""
+
+    identity: RocketmqIdentity
+    settings: LiveSettings[RocketmqSection]

@@ -132,20 +132,20 @@ class GroupRules:
     def __init__(
         self, *, groups: GroupService, topics: TopicService, serving_rules: ServingRules
     ) -> None:
-        self._groups = groups
-        self._topics = topics
-        self._serving_rules = serving_rules
+        self.groups = groups
+        self.topics = topics
+        self.serving_rules = serving_rules
 
     def require(self, group: str) -> GroupConfig:
         """Return a consumer group's settings, made now where that is allowed, or refuse.
 
         A member that does not lead makes nothing: it takes the group for one with the defaults.
         """
-        config = self._groups.get(group)
+        config = self.groups.get(group)
         if config is None and group_problem(group) is None:
-            if self._serving_rules.leads:
-                config = self._groups.get_or_create(group)
-            elif self._groups.auto_create_enabled:
+            if self.serving_rules.leads:
+                config = self.groups.get_or_create(group)
+            elif self.groups.auto_create_enabled:
                 config = GroupConfig(name=group)
         if config is None:
             raise unknown_group(group)
@@ -158,20 +158,20 @@ class GroupRules:
         what they cannot give back, and try it again themselves.
         """
         name = names.retry_topic(group)
-        if self._topics.intake.closed:
+        if self.topics.intake.closed:
             raise forbidden(f"the topic[{name}] sending message is forbidden, its shard is drained")
         return self.own_topic(name)
 
     def own_topic(self, topic: str) -> TopicConfig:
         """Return a group's retry or dead-letter topic, made now if need be: one queue, readable."""
-        config = self._topics.get(topic)
+        config = self.topics.get(topic)
         if config is None:
             queues = 1
             group = topic.removeprefix(names.RETRY_PREFIX)
-            settings = self._groups.get(group) if group != topic else None
+            settings = self.groups.get(group) if group != topic else None
             if settings is not None:
                 queues = max(1, settings.retry_queues)
-            config = self._topics.create_or_update(
+            config = self.topics.create_or_update(
                 TopicConfig(name=topic, read_queues=queues, write_queues=queues)
             )
         return config

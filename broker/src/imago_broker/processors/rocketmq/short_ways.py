@@ -7,30 +7,21 @@ from typing import TYPE_CHECKING
 from imago_broker.processors.rocketmq.pull.directions import Directions
 from imago_broker.processors.rocketmq.pull.pull import PullProcessor, PullReading
 from imago_broker.processors.rocketmq.pull.pull_path import PullPath
-from imago_broker.processors.rocketmq.send.end_transaction_path import EndPath
-from imago_broker.processors.rocketmq.send.placing import PlacingTopics
 from imago_broker.processors.rocketmq.send.send_path import SendPath
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
-    from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
     from imago_broker.processors.rocketmq.rows import Table
 
 
 def build_send_path(parts: RocketmqAssembly, table: Table) -> SendPath:
     """Build the short way of sends; `table` serves what it leaves."""
     return SendPath(
-        messages=parts.broker.messages,
-        handles=parts.broker.topics.handles,
-        sequenced=parts.puts.sequenced,
-        delay=parts.delays.levels,
+        puts=parts.puts,
         transactions=parts.transactions.service,
-        identity=parts.identity,
-        settings=parts.settings,
-        lane=parts.lanes.send,
+        this=parts.this,
+        lanes=parts.lanes,
         table=table,
-        ends=EndPath(parts.transactions.service, parts.lanes.transaction, table),
-        placing=PlacingTopics(parts.broker.topics),
     )
 
 
@@ -53,18 +44,12 @@ def pull_reading(parts: RocketmqAssembly) -> PullReading:
     )
 
 
-def build_pull_path(
-    parts: RocketmqAssembly, table: Table, processor: PullProcessor, selector: MessageSelector
-) -> PullPath:
+def build_pull_path(parts: RocketmqAssembly, table: Table, processor: PullProcessor) -> PullPath:
     """Build the short way of pulls; `table` serves what it leaves."""
     return PullPath(
-        processor.reading,
+        processor,
         groups=parts.broker.groups,
-        selector=selector,
-        offsets=parts.broker.offsets,
-        budget=parts.broker.budget,
         lane=parts.lanes.pull,
         table=table,
-        processor=processor,
         left_out=parts.names.static_topics.known,
     )

@@ -95,7 +95,7 @@ def build_processors(
         main=main,
         fast=main.for_fast_port(),
         send_path=build_send_path(parts, main),
-        pull_path=build_pull_path(parts, main, pull, selector),
+        pull_path=build_pull_path(parts, main, pull),
     )
 
 
@@ -107,16 +107,10 @@ def _client_rows(
 ) -> list[Row]:
     lanes = parts.lanes
     send = SendProcessor(
-        store=parts.broker.store,
-        messages=parts.broker.messages,
-        sequenced=parts.puts.sequenced,
-        topics=parts.broker.topics,
+        puts=parts.puts,
+        this=parts.this,
         group_rules=parts.names.group_rules,
-        delay=parts.delays.levels,
         halves=HalfSends(parts.transactions.service, parts.settings),
-        identity=parts.identity,
-        settings=parts.settings,
-        unique_keys=parts.puts.unique_keys,
         on_topic_made=parts.names.on_topic_made,
         loop=loop,
     )
@@ -139,13 +133,9 @@ def _client_rows(
     )
     member = MemberProcessor(
         store=parts.broker.store,
-        topics=parts.broker.topics,
-        groups=parts.broker.groups,
         clock=parts.broker.clock,
-        serving_rules=parts.broker.serving_rules,
-        clients=parts.clients.registry,
-        locks=parts.clients.locks,
-        identity=parts.identity,
+        broker_name=parts.identity.broker_name,
+        clients=parts.clients,
         group_rules=parts.names.group_rules,
         selector=selector,
     )

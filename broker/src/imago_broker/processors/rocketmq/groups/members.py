@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.core.sql92.errors import FilterError
@@ -27,17 +28,27 @@ from imago_wire.remoting.headers.client import (
 
 if TYPE_CHECKING:
     from imago_broker.ports import Clock
-    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.groups.resetting import OffsetResetter
     from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
     from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.service.groups.clients import ClientRegistry
-    from imago_broker.service.groups.groups import GroupService
     from imago_broker.service.groups.locks import QueueKey, QueueLocks
+    from imago_broker.service.groups.resets import PendingResets
+    from imago_broker.service.groups.sweeping import Sweeper
     from imago_broker.service.role import ShardRole
-    from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.remoting.bodies.client import SubscriptionData
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientParts:
+    """Who is connected, and what it has been told or holds."""
+
+    registry: ClientRegistry
+    locks: QueueLocks
+    resets: PendingResets
+    resetter: OffsetResetter
+    sweeper: Sweeper
 
 
 class MemberProcessor:
@@ -47,30 +58,22 @@ class MemberProcessor:
         self,
         *,
         store: MessageStore,
-        topics: TopicService,
-        groups: GroupService,
         clock: Clock,
-        serving_rules: ServingRules,
-        clients: ClientRegistry,
-        locks: QueueLocks,
-        identity: RocketmqIdentity,
+        broker_name: str,
+        clients: ClientParts,
         group_rules: GroupRules,
         selector: MessageSelector,
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._clock = clock
-        self._serving_rules = serving_rules
-        self._clients = clients
-        self._locks = locks
-        self._identity = identity
-        self._group_rules = group_rules
+        self._store, self._clock, self._broker_name = store, clock, broker_name
+        self._clients, self._locks = clients.registry, clients.locks
+        self._group_rules, self._groups = group_rules, group_rules.groups
+        self._topics, self._serving_rules = group_rules.topics, group_rules.serving_rules
         self._selector = selector
         notices = MemberNotices(self._tell_members)
-        clients.on_group_change.append(lambda group: notices.changed(group.name))
-        serving_rules.role.on_change.append(self._role_changed)
-        self._role_changed(serving_rules.role.current)
+        self._clients.on_group_change.append(lambda group: notices.changed(group.name))
+        role = self._serving_rules.role
+        role.on_change.append(self._role_changed)
+        self._role_changed(role.current)
 
     def heartbeat(self, exchange: Exchange) -> Reply:
         """HEART_BEAT: the client lives; its groups, topics for their retries and subscriptions.
@@ -155,7 +158,7 @@ class MemberProcessor:
         """Whether there is such a queue: locks of others would only fill the log."""
         broker_name, topic, queue_id = key
         config = self._topics.get(topic)
-        own = broker_name == self._identity.broker_name
+        own = broker_name == self._broker_name
         return own and config is not None and 0 <= queue_id < config.queues
 
     def _role_changed(self, role: ShardRole) -> None:

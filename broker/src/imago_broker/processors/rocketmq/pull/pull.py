@@ -108,9 +108,9 @@ class PullProcessor:
         self._hold = reading.hold
         self._serving_rules = reading.serving_rules
         self._group_rules = group_rules
-        self._selector = selector
-        self._offsets = offsets
-        self._budget = budget
+        self.selector = selector
+        self.offsets = offsets
+        self.budget = budget
         self._weight = HeldWeight()
         reading.serving_rules.role.on_change.append(self._role_changed)
 
@@ -119,12 +119,12 @@ class PullProcessor:
         request = PullRequest(exchange.ext)
         self._check(exchange, request)
         self._allow(request)
-        chosen = self._selector.select(request)
+        chosen = self.selector.select(request)
         pull = _Pull(self.reading, exchange, request, chosen, self._weight)
         outcome = pull.look()
         reset = outcome.result is RESET
         if request.commits and not reset and self._serving_rules.leads:
-            self._offsets.commit(
+            self.offsets.commit(
                 request.group, request.topic, request.queue_id, request.commit_offset
             )
         if outcome.result is NOTHING and request.sys_flag & FLAG_SUSPEND:
@@ -142,7 +142,7 @@ class PullProcessor:
     ) -> Wake:
         """Go on with a pull that the short way holds; return what wakes it from now on."""
         request = PullRequest.of(asked)
-        request.bytes_max = max(1, self._budget.allowance(request.bytes_max))
+        request.bytes_max = max(1, self.budget.allowance(request.bytes_max))
         pull = _Pull(self.reading, exchange, request, Selection(tags), self._weight)
         return pull.go_on(held)
 
@@ -183,7 +183,7 @@ class PullProcessor:
 
     def _allow(self, request: PullRequest) -> None:
         """Take what the memory for unread answers allows; refuse where there is none."""
-        allowed = self._budget.allowance(request.bytes_max)
+        allowed = self.budget.allowance(request.bytes_max)
         if not allowed:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY, "too many answers wait for clients that do not read"

@@ -31,14 +31,11 @@ from imago_wire.remoting.texts.subscriptions import ALL, TAG
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from imago_broker.core.budget import OutputBudget
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.pull.held_pull import PullingChannel, Tags
-    from imago_broker.processors.rocketmq.pull.pull import PullProcessor, PullReading
-    from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
+    from imago_broker.processors.rocketmq.pull.pull import PullProcessor
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.service.groups.groups import GroupService
-    from imago_broker.service.groups.offsets import ConsumerOffsets
     from imago_log.results import ReadResult
     from imago_wire.remoting.scanning.granting import Grants
     from imago_wire.remoting.scanning.items import AskedPull
@@ -63,27 +60,25 @@ class PullPath:
 
     def __init__(
         self,
-        reading: PullReading,
+        processor: PullProcessor,
         *,
         groups: GroupService,
-        selector: MessageSelector,
-        offsets: ConsumerOffsets,
-        budget: OutputBudget,
         lane: Lane,
         table: Table,
-        processor: PullProcessor,
         left_out: Container[str],
     ) -> None:
         """`table` serves what is left, in the same lane, and all pulls of topics `left_out`.
 
         `processor` is the table's.
         """
+        reading = processor.reading
         self._left_out = left_out
         self._groups, self._topics = groups, reading.topics
         self._serving_rules, self._resets = reading.serving_rules, reading.resets
         self._directions, self._traffic = reading.directions, reading.traffic
         self._read = reading.store.read
-        self._selector, self._offsets, self._budget = selector, offsets, budget
+        self._selector, self._offsets = processor.selector, processor.offsets
+        self._budget = processor.budget
         self._lane, self._table, self._processor = lane, table, processor
         self._hold, self._settings = reading.hold, reading.settings
 

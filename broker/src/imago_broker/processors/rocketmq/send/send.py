@@ -48,21 +48,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections.sections import RocketmqSection
-    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.identity import ThisBroker
     from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.processors.rocketmq.send.half_sends import HalfSends
     from imago_broker.processors.rocketmq.send.inflating import Shape
-    from imago_broker.processors.rocketmq.send.sending import OnTopicMade
-    from imago_broker.service.delays.levels.levels import DelayService
-    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.processors.rocketmq.send.sending import OnTopicMade, PutParts
     from imago_broker.service.puts.put_status import PutStatus
-    from imago_broker.service.puts.sequencing import SequencedPuts
-    from imago_broker.service.topics.topics import TopicService
-    from imago_log.store import MessageStore
     from imago_wire.records.record import Entry, Placed
-    from imago_wire.remoting.texts.message_ids import UniqueKeys
 
 
 class SendProcessor:
@@ -71,33 +63,22 @@ class SendProcessor:
     def __init__(
         self,
         *,
-        store: MessageStore,
-        messages: MessageService,
-        sequenced: SequencedPuts,
-        topics: TopicService,
+        puts: PutParts,
+        this: ThisBroker,
         group_rules: GroupRules,
-        delay: DelayService,
         halves: HalfSends,
-        identity: RocketmqIdentity,
-        settings: LiveSettings[RocketmqSection],
-        unique_keys: UniqueKeys,
         on_topic_made: OnTopicMade,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._store = store
-        self._messages = messages
-        self._sequenced = sequenced
-        self._topics = topics
-        self._group_rules = group_rules
-        self._delay = delay
-        self._halves = halves
-        self._identity = identity
-        self._settings = settings
-        self._unique_keys = unique_keys
+        self._messages, self._store = puts.messages, puts.messages.store
+        self._sequenced, self._topics = puts.sequenced, puts.topics
+        self._group_rules, self._halves = group_rules, halves
+        self._delay, self._unique_keys = puts.delay, puts.unique_keys
+        self._identity, self._settings = this.identity, this.settings
         self._on_topic_made = on_topic_made
         self._inflater = Inflater(loop)
-        self._added = broker_properties(identity.cluster, settings.current)
-        self._store_host = store.config.store_host
+        self._added = broker_properties(this.identity.cluster, this.settings.current)
+        self._store_host = self._store.config.store_host
         self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
 
     def send(self, exchange: Exchange) -> Reply | None:

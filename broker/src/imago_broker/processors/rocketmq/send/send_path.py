@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
+from imago_broker.processors.rocketmq.send.end_transaction_path import EndPath
+from imago_broker.processors.rocketmq.send.placing import PlacingTopics
 from imago_broker.processors.rocketmq.send.send_parking import SendParking
 from imago_broker.processors.rocketmq.send.send_round import SendRound
 from imago_broker.processors.rocketmq.send.sending import broker_properties
@@ -41,19 +43,14 @@ from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections.sections import RocketmqSection
     from imago_broker.core.puts.sequencing import Numbers
-    from imago_broker.processors.rocketmq.exchange import Lane
-    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.identity import ThisBroker
+    from imago_broker.processors.rocketmq.lanes import Lanes
     from imago_broker.processors.rocketmq.rows import Table
-    from imago_broker.processors.rocketmq.send.end_transaction_path import EndPath
-    from imago_broker.processors.rocketmq.send.placing import PlacingTopics
+    from imago_broker.processors.rocketmq.send.sending import PutParts
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
-    from imago_broker.service.delays.levels.levels import DelayService
-    from imago_broker.service.puts.messages import MessageService
-    from imago_broker.service.puts.sequencing import SequencedPuts
-    from imago_broker.service.topics.topic_handles import TopicHandle, TopicHandles
+    from imago_broker.service.topics.topic_handles import TopicHandle
     from imago_broker.service.transactions.service import TransactionService
     from imago_wire.records.record import Placed
     from imago_wire.remoting.scanning.granting import UserGrants
@@ -75,40 +72,36 @@ class SendPath:
     def __init__(
         self,
         *,
-        messages: MessageService,
-        handles: TopicHandles,
-        sequenced: SequencedPuts,
-        delay: DelayService,
+        puts: PutParts,
         transactions: TransactionService,
-        identity: RocketmqIdentity,
-        settings: LiveSettings[RocketmqSection],
-        lane: Lane,
+        this: ThisBroker,
+        lanes: Lanes,
         table: Table,
-        ends: EndPath,
-        placing: PlacingTopics,
     ) -> None:
-        """`table` serves what goes the careful way, in the same lane; `ends` what may stand among
-        sends."""
-        self._ends = ends
-        self._lane = lane
+        """`table` serves what goes the careful way, in the same lanes."""
+        messages, handles, sequenced = puts.messages, puts.topics.handles, puts.sequenced
+        settings = this.settings
+        lane = self._lane = lanes.send
+        self._ends = EndPath(transactions, lanes.transaction, table)
+        """Serves what may stand among sends."""
         self._table = table
         self._handles = handles
         self._made = handles.by_name
         self._messages = messages
         self._put_one = messages.put_one
         self._put = messages.put
-        self._light, self._placing = messages.light, placing
+        self._light, self._placing = messages.light, PlacingTopics(puts.topics)
         self._live = settings
         self._store_host = messages.store.config.store_host
-        self._added = broker_properties(identity.cluster, settings.current)
+        self._added = broker_properties(this.identity.cluster, settings.current)
         self._puts, self._transactions = sequenced, transactions
         self._parking = SendParking(
             handles=handles,
-            delay=delay,
+            delay=puts.delay,
             transactions=transactions,
             sequenced=sequenced,
             settings=settings,
-            broker_name=identity.broker_name,
+            broker_name=this.identity.broker_name,
         )
         self._sequenced = SequencedPath(
             sequenced, handles, lane, added=self._added, stored=self._stored

@@ -34,13 +34,28 @@ if TYPE_CHECKING:
     from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.processors.rocketmq.exchange import Exchange
     from imago_broker.processors.rocketmq.rules import GroupRules
+    from imago_broker.service.delays.levels.levels import DelayService
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.puts.sequencing import SequencedPuts
     from imago_broker.service.topics.topics import TopicService
+    from imago_wire.remoting.texts.message_ids import UniqueKeys
 
     OnTopicMade = Sequence[Callable[[TopicConfig, str], None]]
     """Told each topic that a send has made, and its template; not groups' own."""
 
 SYS_KEPT = SYS_COMPRESSED | SYS_COMPRESSION_MASK
 """What a client may say of its message; everything else the broker knows better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutParts:
+    """How messages of sends get into the log, at once or later."""
+
+    messages: MessageService
+    topics: TopicService
+    sequenced: SequencedPuts
+    delay: DelayService
+    unique_keys: UniqueKeys
 
 
 @dataclass(slots=True)
