@@ -26,6 +26,7 @@ from imago_log.views.key_index import KeyIndex
 from imago_log.views.keys_view import KeysView
 from imago_log.views.metaq.materialiser import Materialiser
 from imago_log.views.metaq.metaq_segments import MetaqFolder
+from imago_log.views.metaq.metaq_view import MetaqView
 from imago_log.views.queues.first_files import FirstFiles
 from imago_log.views.queues.queue_folders import QueueFolders
 from imago_log.views.queues.queue_loading import QueueLoader
@@ -73,7 +74,7 @@ class Views(NamedTuple):
     """
 
     queues: QueuesView
-    metaq: Materialiser
+    metaq: MetaqView
     keys: KeysView
 
 
@@ -150,7 +151,7 @@ class StoreState:
                 self.checkpointer,
                 self.inspector.put_right,
             ),
-            self.materialiser,
+            MetaqView(self.materialiser, vfs),
             KeysView(self.keys, log, folder, self.checkpointer),
         )
         self.restorer: Final = ViewRestorer(

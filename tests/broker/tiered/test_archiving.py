@@ -10,7 +10,12 @@ import pytest
 
 from imago_broker.features.tiered import archiving
 from imago_broker.features.tiered import bucket as bucket_module
-from imago_broker.features.tiered.archiving import Archive, NotMasterError, WrongClusterError
+from imago_broker.features.tiered.archiving import (
+    Archive,
+    NotMasterError,
+    TierRules,
+    WrongClusterError,
+)
 from imago_broker.features.tiered.bucket import FencedTierError, ShardBucket, WrongTierError
 from imago_log import MessageStore
 from imago_objects import ObjectsConfig, open_objects
@@ -84,9 +89,9 @@ class Shard:
             ManualClock(self.clock),
             cluster_id=cluster,
             epoch=epoch,
-            left_out=lambda _: False,
-            retention_ms=self.retention_ms,
-            retention_bytes=0,
+            rules=TierRules(
+                left_out=lambda _: False, retention_ms=self.retention_ms, retention_bytes=0
+            ),
         )
 
     async def latest(self) -> TierManifest:
@@ -258,7 +263,7 @@ async def test_the_size_in_the_bucket_is_bounded(shard: Shard) -> None:
     while await archive.step():
         pass
     shard.store.components.storage.log.start = archive.manifest.end
-    archive._retention_bytes = archive.manifest.size - 1
+    archive.rules = replace(archive.rules, retention_bytes=archive.manifest.size - 1)
     assert await archive.retire() == 1
     shard.store.components.storage.log.start = 0
 

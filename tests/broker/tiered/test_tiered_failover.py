@@ -8,8 +8,8 @@ import pytest
 
 from imago_broker.app import ticking
 from imago_broker.features.tiered import tier
-from imago_broker.features.tiered.installing import tier_of
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
+from imago_testing.peers.features import tier_of
 from imago_testing.peers.remoting import RemotingPeer, pull_ext
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import decode_messages
@@ -36,7 +36,7 @@ def body_of(number: int) -> bytes:
 
 
 def tier_in(broker: Broker) -> Tier:
-    found = tier_of(broker.rocketmq)
+    found = tier_of(broker)
     assert found is not None
     return found
 

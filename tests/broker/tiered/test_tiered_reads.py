@@ -11,9 +11,9 @@ import pytest
 from imago_broker.app import ticking
 from imago_broker.errors import FatalError
 from imago_broker.features.tiered import blocks, tier
-from imago_broker.features.tiered.installing import tier_of
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.admin import Admin
+from imago_testing.peers.features import tier_of
 from imago_testing.peers.metaq import metaq_peer, value_body
 from imago_testing.peers.popping import bodies, pop
 from imago_testing.peers.remoting import RemotingPeer, pull_ext
@@ -77,7 +77,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def tier_in(broker: Broker) -> Tier:
-    found = tier_of(broker.rocketmq)
+    found = tier_of(broker)
     assert found is not None
     return found
 
@@ -207,7 +207,7 @@ async def test_a_folder_is_a_bucket_too_and_nothing_of_it_is_there_without_a_set
         assert await pulled(peer) == [body_of(number) for number in range(MESSAGES)]
         await peer.close()
     async with running_broker(tmp_path / "b") as broker:
-        assert tier_of(broker.rocketmq) is None
+        assert tier_of(broker) is None
         assert not (tmp_path / "b" / "tier-cache").exists()
 
 

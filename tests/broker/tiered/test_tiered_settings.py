@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.features.tiered import tier
-from imago_broker.features.tiered.installing import tier_of
 from imago_log.lifecycle.retention import Limits
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until
+from imago_testing.peers.features import tier_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,14 +30,14 @@ async def test_the_disk_keeps_its_own_time_and_the_bucket_the_new_one(
         f"store.retention_ms={DAY}",
     )
     async with running_broker(tmp_path / "data", *settings) as broker:
-        found = tier_of(broker.rocketmq)
+        found = tier_of(broker)
         assert found is not None
         await until(lambda: found.reader.known)
 
         def kept() -> tuple[Limits, int | None]:
             archive = found._archive
             limits = broker.store.components.deleter.limits
-            return limits, None if archive is None else archive._retention_ms
+            return limits, None if archive is None else archive.rules.retention_ms
 
         here = Limits(retention_ms=HOUR, retention_bytes=99)
         assert kept() == (here, DAY)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model import names
 from imago_broker.model.access.access import AccessKind
-from imago_broker.processors.rocketmq.access.access_hook import AccessHook
+from imago_broker.processors.rocketmq.access.access_hook import AccessHook, Charging
 from imago_broker.processors.rocketmq.access.rights import (
     NAME_RIGHTS,
     MessageTopics,
@@ -149,20 +149,17 @@ def broker_hooks(
     hook = AccessHook(
         access,
         rights,
-        access.denials,
         topics_at(store),
-        quotas,
-        size_at=size_at(store),
         light_queues=lambda: messages.light.enabled,
-        limited=limited,
         known=known,
+        charging=Charging(quotas=quotas, limited=limited, size_at=size_at(store)),
     )
     return (hook,)
 
 
 def name_hooks(config: BrokerConfig, access: AccessService) -> Sequence[AccessHook]:
     """Return the check of each request to the name service."""
-    return (AccessHook(access, NAME_RIGHTS, access.denials),) if config.acl.enabled else ()
+    return (AccessHook(access, NAME_RIGHTS),) if config.acl.enabled else ()
 
 
 def size_at(store: MessageStore) -> Callable[[int], int]:

@@ -19,7 +19,7 @@ from imago_broker.app.member.hindrances import refused
 from imago_broker.app.member.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.member.metaq_originals import make_metaq_slave, make_samsa_master
 from imago_broker.app.member.role_services import RoleServices
-from imago_broker.app.member.shard_member import ShardMember, is_member
+from imago_broker.app.member.shard_member import LocalShard, ShardMember, is_member
 from imago_broker.app.member.shard_worker import ShardWorker
 from imago_broker.app.metrics.metrics import add_metrics
 from imago_broker.app.ports.listeners import Ports
@@ -320,24 +320,22 @@ class Broker:
         self.role_services = RoleServices(
             self.config,
             core=self.core,
-            serving_rules=self.serving_rules,
-            features=self.rocketmq.features,
-            static_topics=self.rocketmq.names.static_topics,
-            held_pulls=self.rocketmq.delivery.hold,
+            rocketmq=self.rocketmq,
             client_ports=self.client_ports,
             fail=self.fail,
         )
         self.member = ShardMember(
             self.config,
-            uuid=self.uuid,
-            store=self.store,
-            messages=self.messages,
-            gate=gate,
-            role=self.role,
+            LocalShard(
+                uuid=self.uuid,
+                messages=self.messages,
+                gate=gate,
+                role=self.role,
+                clock=self.clock,
+                record=self.record,
+            ),
             coordinator=self.coordinator,
             port=self.ports.replication,
-            clock=self.clock,
-            record=self.record,
             host=self.role_services,
         )
         follow_copy(self.core.access, self.member, self.role, checked=self.config.acl.enabled)

@@ -10,6 +10,7 @@ from imago_broker.features.delays.feature import DELAYS
 from imago_broker.features.pop.feature import POP, PopServices
 from imago_broker.features.request_reply.feature import REQUEST_REPLY
 from imago_broker.features.sinks.feature import SINKS
+from imago_broker.features.tiered.feature import TIERED
 from imago_broker.features.transactions.feature import TRANSACTIONS
 from imago_broker.model import feature_level
 from imago_broker.processors.rocketmq.access.access_hook import LIMITED as COMMON_LIMITED
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.rows import Row
     from imago_broker.service.access.throttling import Direction
 
-FEATURES: Final[tuple[Feature, ...]] = (DELAYS, TRANSACTIONS, POP, REQUEST_REPLY, SINKS)
+FEATURES: Final[tuple[Feature, ...]] = (DELAYS, TRANSACTIONS, POP, REQUEST_REPLY, SINKS, TIERED)
 """In the order in which they start; they stop in the reverse one."""
 
 BROKER_RIGHTS: Final[Mapping[int, Right]] = MappingProxyType(
@@ -44,13 +45,14 @@ LIMITED: Final[Mapping[int, Direction]] = MappingProxyType(
 
 def install(parts: RocketmqAssembly) -> None:
     """Make all features in one broker."""
-    parts.features.extend(_from_its_level(each, parts) for each in FEATURES)
+    made = (_from_its_level(each, parts) for each in FEATURES)
+    parts.features.extend(each for each in made if each is not None)
 
 
-def _from_its_level(feature: Feature, parts: RocketmqAssembly) -> Installed:
+def _from_its_level(feature: Feature, parts: RocketmqAssembly) -> Installed | None:
     """Make a feature whose requests are refused while an older broker is in the cluster."""
     made = feature.install(parts)
-    if feature.level == feature_level.FIRST:
+    if made is None or feature.level == feature_level.FIRST:
         return made
     view = parts.broker.registry.view
 

@@ -26,5 +26,5 @@ class Feature:
     """Those whose rate and bytes may be limited: all that take messages, or answer with bodies."""
     level: int = feature_level.FIRST
     """The cluster's feature level from which on its requests are served."""
-    install: Callable[[RocketmqAssembly], Installed]
-    """Makes its parts in one broker, over what that has anyway."""
+    install: Callable[[RocketmqAssembly], Installed | None]
+    """Makes its parts in one broker, over what that has anyway; None: it is set to have none."""

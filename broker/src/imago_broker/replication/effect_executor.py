@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import effects as do
@@ -42,6 +41,18 @@ COPYING = frozenset({"Truncate", "Reset", "FetchFrom", "Follow", "Mark"})
 """Effects of a follower that concern its own log: an empty one has no trouble with them."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectListeners:
+    """What the shell hears of effects, and of the members that they connect."""
+
+    dispatch: Callable[[events.Event], None]
+    watermark_moved: Callable[[], None]
+    answered: Callable[[do.Answer], None]
+    """What became of a request."""
+    left: Callable[[], None]
+    """An orderly stop is done."""
+
+
 class EffectExecutor:
     """Carries out effects; knows what this member leads or follows at the moment."""
 
@@ -51,16 +62,12 @@ class EffectExecutor:
         host: Host,
         machine: ShardMachine,
         line: RegistryLine,
-        *,
-        dispatch: Callable[[events.Event], None],
-        watermark_moved: Callable[[], None],
-        answered: Callable[[do.Answer], None],
-        left: Callable[[], None],
+        listeners: EffectListeners,
     ) -> None:
-        """`answered`: what became of a request; `left`: an orderly stop is done."""
+        dispatch = listeners.dispatch
         self.leading: Leading | None = None
         self.following: Following | None = None
-        self.followers = FollowerHandler(parts, machine, dispatch, watermark_moved)
+        self.followers = FollowerHandler(parts, machine, dispatch, listeners.watermark_moved)
         self.leader = LeaderHandler(parts, machine, dispatch, self._connection_ended)
         self.left = False
         """Whether an orderly stop is done as far as the shard goes."""
@@ -75,7 +82,7 @@ class EffectExecutor:
         self._machine = machine
         self._line = line
         self._dispatch = dispatch
-        self._tell_left = left
+        self._tell_left = listeners.left
         self._no_room = ""
         """Why our log is not in line with the leader's yet: it is tried again with each connection
         to the leader."""
@@ -98,7 +105,7 @@ class EffectExecutor:
             do.Mark: self._mark,
             do.Describe: self._describe,
             do.Leave: self._leave,
-            do.Answer: answered,
+            do.Answer: listeners.answered,
             do.Note: lambda effect: self.note(effect.text),
         }
 
@@ -184,16 +191,11 @@ class EffectExecutor:
             return
         self.leading = Leading(
             effect.epoch,
-            store,
-            parts.identity,
+            parts.this,
             self.followers,
-            parts.refused,
+            parts.port,
             parts.addresses,
-            parts.counters,
-            loop=asyncio.get_running_loop(),
-            clock=parts.clock,
             catch_up_bytes_per_second=parts.catch_up_bytes_per_second,
-            link_ended=parts.port.gone,
         )
         self.followers.leading = self.leading
         self.note(f"leads epoch {effect.epoch} from log offset {store.log_end}")
@@ -252,12 +254,9 @@ class EffectExecutor:
         self.following = Following(
             effect.leader,
             effect.epoch,
-            parts.store,
-            parts.identity,
+            parts.this,
             self.leader,
-            parts.counters,
             tls=parts.port.tls,
-            clock=parts.clock,
             rng=parts.rng,
         )
         self.leader.following = self.following

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from imago_broker.replication.links.member import ThisMember
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
@@ -45,6 +47,13 @@ class ShardParts:
     clock: Clock
     rng: random.Random
     catch_up_bytes_per_second: int = 0
+
+    @property
+    def this(self) -> ThisMember:
+        """What connections to other members have to do with."""
+        return ThisMember(
+            identity=self.identity, store=self.store, counters=self.counters, clock=self.clock
+        )
 
 
 class Host(Protocol):

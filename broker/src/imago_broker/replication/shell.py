@@ -17,7 +17,7 @@ from imago_broker.core.shard import events
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.model.registry.cluster import RegistryConnection
 from imago_broker.model.registry.shard import NOT_CREATED, Member, told
-from imago_broker.replication.effect_executor import EffectExecutor
+from imago_broker.replication.effect_executor import EffectExecutor, EffectListeners
 from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
 from imago_broker.replication.troubles import Troubles
@@ -64,10 +64,12 @@ class ShardShell:
             host,
             self.machine,
             self._line,
-            dispatch=self.dispatch,
-            watermark_moved=self._watermark_moved,
-            answered=self._requests.answered,
-            left=self._left.set,
+            EffectListeners(
+                dispatch=self.dispatch,
+                watermark_moved=self._watermark_moved,
+                answered=self._requests.answered,
+                left=self._left.set,
+            ),
         )
         self.troubles = Troubles(parts, host, self.machine, self.executor, self.dispatch)
         self._events: deque[events.Event] = deque()

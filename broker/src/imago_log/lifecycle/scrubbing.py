@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
     from imago_log.state import StoreState
-    from imago_log.views.view import QueueKey, ViewCheck
+    from imago_log.views.view import QueueKey, ViewComparison
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class _Step:
     """A border: what is verified ends here, or a little before it."""
     stop_at: int
     """Enough has been read when the step gets here."""
-    checks: list[ViewCheck]
+    checks: list[ViewComparison]
     blocks: list[LogBlock] = field(default_factory=list)
     suspects: list[int] = field(default_factory=list)
     """Log offsets where no whole record is."""
@@ -164,7 +164,7 @@ class Scrubber:
             self._at,
             self._end,
             self._at + size,
-            [check for view in self._views if (check := view.check()) is not None],
+            [check for view in self._views if (check := view.compare()) is not None],
         )
         self._background.submit(step.run)
         if step.done:

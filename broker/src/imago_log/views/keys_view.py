@@ -60,13 +60,13 @@ class KeysView:
         end, count = keys.written_end, keys.written_count
         return SyncPlan(files, note=lambda: checkpointer.begin_keys(end, count))
 
-    def check(self) -> KeysCheck:
+    def compare(self) -> KeysComparison:
         """Return what compares the entries with those of the records."""
-        return KeysCheck(self._keys, self._log, self._folder)
+        return KeysComparison(self._keys, self._log, self._folder)
 
 
 @dataclass(slots=True)
-class KeysCheck:
+class KeysComparison:
     """The entries that there should be, by where their block begins."""
 
     keys: KeyIndex

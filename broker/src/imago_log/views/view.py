@@ -39,7 +39,7 @@ class LogBlock(NamedTuple):
     """By queue: the first queue offset, and the units from it on."""
 
 
-class ViewCheck(Protocol):
+class ViewComparison(Protocol):
     """Compares one view with a part of the log that the worker reads."""
 
     def read(self, block: LogBlock, data: bytes, /) -> None:
@@ -85,5 +85,5 @@ class View(Protocol):
         """Return what to sync so that it is. NoSpaceError: there is no room for it yet."""
         ...
 
-    def check(self) -> ViewCheck | None:
+    def compare(self) -> ViewComparison | None:
         """Return what compares it with the log; None: there is nothing to compare now."""

@@ -12,16 +12,13 @@ from imago_broker.app.member import anew
 from imago_broker.errors import ExitCode, FatalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from imago_broker.app.core_services import CoreServices
     from imago_broker.config import BrokerConfig
     from imago_broker.model.registry.cluster import BrokerRecord
-    from imago_broker.processors.rocketmq.installed import Installed
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.server.client_ports import ClientPorts
-    from imago_broker.service.groups.pull_hold import PullHold
-    from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics.static_topics import StaticTopics
 
 logger = logging.getLogger(__name__)
 
@@ -36,20 +33,17 @@ class RoleServices:
         config: BrokerConfig,
         *,
         core: CoreServices,
-        serving_rules: ServingRules,
-        features: Sequence[Installed],
-        static_topics: StaticTopics,
-        held_pulls: PullHold,
+        rocketmq: RocketmqAssembly,
         client_ports: ClientPorts,
         fail: Callable[[FatalError], None],
     ) -> None:
         """`fail` ends the process."""
         self._config = config
         self._core = core
-        self._serving_rules = serving_rules
-        self._features = features
-        self._static_topics = static_topics
-        self._held_pulls = held_pulls
+        self._serving_rules = rocketmq.broker.serving_rules
+        self._features = rocketmq.features
+        self._static_topics = rocketmq.names.static_topics
+        self._held_pulls = rocketmq.delivery.hold
         self._client_ports = client_ports
         self._fail = fail
         self._handing_over = False

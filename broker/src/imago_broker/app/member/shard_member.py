@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from imago_broker.service.puts.gate import ShardGate
     from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.role import RoleState
-    from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -51,32 +50,40 @@ def is_member(config: BrokerConfig) -> bool:
     return config.zookeeper.connect != "none"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalShard:
+    """The shard as this broker has it: who it is there, its messages, and who may put some."""
+
+    uuid: str
+    messages: MessageService
+    gate: ShardGate
+    role: RoleState
+    clock: Clock
+    record: Callable[[], BrokerRecord]
+    """How this broker announces itself."""
+
+
 class ShardMember:
     """Takes part from `start` to `leave`; `imago_broker.ports.ShardControl` for administrators."""
 
     def __init__(
         self,
         config: BrokerConfig,
+        local: LocalShard,
         *,
-        uuid: str,
-        store: MessageStore,
-        messages: MessageService,
-        gate: ShardGate,
-        role: RoleState,
         coordinator: Coordinator,
         port: ReplicationPort,
-        clock: Clock,
-        record: Callable[[], BrokerRecord],
         host: Host,
     ) -> None:
-        """`record`: how this broker announces itself; `host`: who does what a role means."""
+        """`host`: who does what a role means."""
+        store, clock = local.messages.store, local.clock
         self.shell: ShardShell | None = None
         self.counters = ReplicationCounters()
         self.failures = Failures(Path(config.broker.data_dir) / "failures")
         self.repairs = Repairs(store.damaged_ranges, self._heal, lambda: store.high_watermark)
         self._config = config
         self._store = store
-        self._role = role
+        self._role = local.role
         self._clock = clock
         self._port = port
         self._host = host
@@ -84,23 +91,23 @@ class ShardMember:
         self._parts = ShardParts(
             identity=MemberIdentity(
                 shard=config.broker.shard,
-                uuid=uuid,
+                uuid=local.uuid,
                 view=coordinator.view,
                 incarnation=self._incarnation,
             ),
             registry=coordinator,
             shard_states=coordinator.shard_states,
             store=store,
-            messages=messages,
-            gate=gate,
-            role=role,
+            messages=local.messages,
+            gate=local.gate,
+            role=local.role,
             port=port,
             refused=port.refused,
             repairs=self.repairs,
             addresses=Addresses(config.replication.peer_networks, now_ms=clock.monotonic_ms),
             failures=self.failures,
             counters=self.counters,
-            record=record,
+            record=local.record,
             clock=clock,
             rng=random.Random(),  # noqa: S311  spreads the members' attempts
             catch_up_bytes_per_second=config.replication.catch_up_bytes_per_second_max,

@@ -14,14 +14,14 @@ from imago_broker.processors.grpc.authentication import CallUsers
 from imago_broker.processors.grpc.clients import SdkClients
 from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
 from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
-from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
+from imago_broker.processors.grpc.consuming.receiving import LiteReaders, PlainPops, ReceiveCalls
 from imago_broker.processors.grpc.consuming.short_way import ShortWay
 from imago_broker.processors.grpc.lite_topics import LiteCalls
 from imago_broker.processors.grpc.plain_sends import PlainSends
 from imago_broker.processors.grpc.recalling import RecallCalls
 from imago_broker.processors.grpc.routes import Here, RouteCalls
 from imago_broker.processors.grpc.sending import SendCalls
-from imago_broker.processors.grpc.service import GrpcService
+from imago_broker.processors.grpc.service import ConsumerCalls, GrpcService, ProducerCalls
 from imago_broker.processors.grpc.transactions import TransactionCalls
 from imago_broker.server.client_ports import CONNECTS_MAX
 from imago_broker.server.grpc.grpc_port import GrpcPort
@@ -81,10 +81,7 @@ def serve_grpc(
     )
     routes = RouteCalls(broker.registry, topics, groups, here, lambda: role.leads)
     acks = AckCalls(asker, clock, broker_name=identity.broker_name, out=pop.receipts)
-    service = GrpcService(
-        authentication,
-        clients=clients,
-        routes=routes,
+    producing = ProducerCalls(
         sends=SendCalls(asker, topics, clock, body_bytes_max),
         plain_sends=PlainSends(
             authentication, table, broker.messages, topics.handles, parts.settings, identity.cluster
@@ -98,20 +95,23 @@ def serve_grpc(
             leads=lambda: role.leads,
         ),
         transactions=TransactionCalls(asker, broker.messages, clock),
+    )
+    consuming = ConsumerCalls(
         receives=ReceiveCalls(
-            asker,
             topics,
             groups,
-            clock,
-            broker_name=identity.broker_name,
             acks=acks,
             renewals=pop.renewals,
-            wants_lite=clients.wants_lite,
-            takes_up=pop.lite.of,
-            way=ShortWay(authentication, table, "pull"),
-            pops=pop.short,
+            lite=LiteReaders(clients.wants_lite, pop.lite.of),
+            plain=PlainPops(ShortWay(authentication, table, "pull"), pop.short),
         ),
         acks=acks,
+        plain_acks=PlainAcks(
+            ShortWay(authentication, table, "client"),
+            pop.receipts,
+            clock,
+            broker_name=identity.broker_name,
+        ),
         lite=LiteCalls(
             asker,
             broker.others,
@@ -120,12 +120,9 @@ def serve_grpc(
             routes.type_of,
             broker_name=identity.broker_name,
         ),
-        plain_acks=PlainAcks(
-            ShortWay(authentication, table, "client"),
-            pop.receipts,
-            clock,
-            broker_name=identity.broker_name,
-        ),
+    )
+    service = GrpcService(
+        authentication, clients=clients, routes=routes, producing=producing, consuming=consuming
     )
 
     def role_changed(current: ShardRole) -> None:

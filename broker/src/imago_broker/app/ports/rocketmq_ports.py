@@ -50,8 +50,16 @@ def assemble_rocketmq(
     topics_published: Callable[[], Awaitable[None]],
 ) -> RocketmqAssembly:
     """Put together what only RocketMQ needs. `host`: under which clients reach this broker."""
+
+    def cluster_id() -> str:
+        if config.zookeeper.connect != "none":
+            return registry.view().cluster_id
+        return data_folder_uuid(Path(config.broker.data_dir))  # a broker alone is a cluster
+
     parts = assemble(
         BrokerParts(
+            config=config,
+            cluster_id=cluster_id,
             clock=clock,
             loop=loop,
             registry=registry,
@@ -83,15 +91,6 @@ def assemble_rocketmq(
         before_settings_change=before_settings_change,
     )
     install(parts)
-    if config.tier.url:
-        from imago_broker.features.tiered.installing import install_tier  # noqa: PLC0415 - seldom
-
-        def cluster_id() -> str:
-            if config.zookeeper.connect != "none":
-                return registry.view().cluster_id
-            return data_folder_uuid(Path(config.broker.data_dir))  # a broker alone is a cluster
-
-        parts.features.append(install_tier(parts, config, cluster_id))
     return parts
 
 

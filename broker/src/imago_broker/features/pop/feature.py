@@ -124,6 +124,7 @@ def install(parts: RocketmqAssembly) -> Installed:
         start=start,
         stop=stop,
         release=pop.waiting.release_all,
+        arrived=pop.waiting.arrived,
         log_shortened=pop.service.log_shortened,
     )
 

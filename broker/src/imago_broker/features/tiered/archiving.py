@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -31,6 +32,16 @@ RETIRED_MAX: Final = 64
 """Files that one step deletes in the bucket, so that a mistake of a clock stays small."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierRules:
+    """What goes to the bucket, and how long and how much of it stays; 0: no limit."""
+
+    left_out: Callable[[str], bool]
+    """Tells topics that do not go there."""
+    retention_ms: int
+    retention_bytes: int
+
+
 class Archive:
     """What the master of a shard does with the bucket, in one mastership."""
 
@@ -42,13 +53,10 @@ class Archive:
         *,
         cluster_id: str,
         epoch: int,
-        left_out: Callable[[str], bool],
-        retention_ms: int,
-        retention_bytes: int,
+        rules: TierRules,
     ) -> None:
         self._store, self._bucket, self._clock = store, bucket, clock
-        self._cluster_id, self._epoch, self._left_out = cluster_id, epoch, left_out
-        self._retention_ms, self._retention_bytes = retention_ms, retention_bytes
+        self._cluster_id, self._epoch, self.rules = cluster_id, epoch, rules
         self.manifest = TierManifest(cluster_id, epoch, 0)
         self.first: dict[Key, TierRow] = {}
         """The directory of the first file."""
@@ -58,10 +66,6 @@ class Archive:
         mastership. Files may go up to there."""
         self.refused = ""
         """Why the next file cannot go; empty: it can."""
-
-    def keep(self, retention_ms: int) -> None:
-        """Keep messages for so long from now on; 0: no limit."""
-        self._retention_ms = retention_ms
 
     async def claim(self) -> None:
         """Make the bucket this mastership's. FencedTierError, WrongTierError: it cannot be."""
@@ -186,7 +190,7 @@ class Archive:
         topics = {
             name: (topic.incarnation, topic.birth)
             for name, topic in storage.metadata.topics.items()
-            if not self._left_out(name)
+            if not self.rules.left_out(name)
         }
         return await asyncio.to_thread(build_index, storage.log, base, topics, self._last)
 
@@ -204,8 +208,8 @@ class Archive:
     def _expired(self) -> int:
         now_ms, size, count = self._clock.epoch_ms(), self.manifest.size, 0
         for each in self.manifest.segments[:RETIRED_MAX]:
-            old = self._retention_ms and now_ms - each.newest_ms > self._retention_ms
-            large = self._retention_bytes and size > self._retention_bytes
+            old = self.rules.retention_ms and now_ms - each.newest_ms > self.rules.retention_ms
+            large = self.rules.retention_bytes and size > self.rules.retention_bytes
             if each.end > self._store.log_start or not (old or large):
                 break  # what the disk still has is its business first
             size -= each.size + each.index_size

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_broker.features.tiered.archiving import Archive, NotMasterError, WrongClusterError
-from imago_broker.features.tiered.blocks import BlockCache
+from imago_broker.features.tiered.archiving import (
+    Archive,
+    NotMasterError,
+    TierRules,
+    WrongClusterError,
+)
 from imago_broker.features.tiered.bucket import FencedTierError, ShardBucket, WrongTierError
-from imago_broker.model.registry.cluster import shard_name
 from imago_log.tier.reader import TierReader
 from imago_objects import ObjectsError
 from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from imago_broker.config.sections.tier_section import TierSection
+    from imago_broker.features.tiered.blocks import BlockCache
     from imago_broker.ports import Clock
-    from imago_log.reading.remote import Key
     from imago_log.store import MessageStore
-    from imago_objects import Objects
 
 logger = logging.getLogger(__name__)
 
@@ -60,32 +60,17 @@ class Tier:
     def __init__(
         self,
         store: MessageStore,
-        objects: Objects,
-        section: TierSection,
+        bucket: ShardBucket,
+        blocks: BlockCache,
         clock: Clock,
         *,
-        cluster: str,
-        shard: int,
         cluster_id: Callable[[], str],
-        left_out: Callable[[str], bool],
-        retention_ms: int,
-        folder: Path,
-        wake: Callable[[Key], None],
+        rules: TierRules,
     ) -> None:
-        """`left_out` tells topics that stay; `wake` has the readers of a queue look again."""
-        self._store, self._clock, self._section = store, clock, section
-        self._cluster_id, self._left_out, self._retention_ms = cluster_id, left_out, retention_ms
-        self._objects = objects
-        self._bucket = ShardBucket(objects, cluster, shard_name(shard))
-        self.blocks = BlockCache(
-            objects,
-            folder,
-            clock,
-            bytes_max=section.cache_bytes_max,
-            fetches_max=section.fetches_max,
-            wake=wake,
-        )
-        self.reader = TierReader(self.blocks, store.config.segment_bytes_max, left_out)
+        self._store, self._bucket, self._clock = store, bucket, clock
+        self._cluster_id, self._rules = cluster_id, rules
+        self.blocks = blocks
+        self.reader = TierReader(self.blocks, store.config.segment_bytes_max, rules.left_out)
         self.counts = TierCounts()
         self.problem = ""
         """Why files do not go to the bucket now; empty: they do."""
@@ -110,9 +95,9 @@ class Tier:
 
     def keep(self, retention_ms: int) -> None:
         """Keep messages for so long from now on; 0: no limit."""
-        self._retention_ms = retention_ms
+        self._rules = replace(self._rules, retention_ms=retention_ms)
         if self._archive is not None:
-            self._archive.keep(retention_ms)
+            self._archive.rules = self._rules
 
     def needed_from(self) -> int:
         """Return the log offset from which on the disk is the only place that has the log."""
@@ -133,7 +118,7 @@ class Tier:
         """Return how it is, for people."""
         manifest, archive = self.reader.manifest, self._archive
         return {
-            "url": self._objects.url,
+            "url": self._bucket.objects.url,
             "known": self.reader.known,
             "problem": self.problem or self.blocks.problem,
             "refused": archive.refused if archive is not None else "",
@@ -150,7 +135,7 @@ class Tier:
         while True:
             try:
                 if not probed:
-                    await self._objects.probe()
+                    await self._bucket.objects.probe()
                     probed = True
                 await self._lead()
             except _TROUBLE as error:
@@ -175,9 +160,7 @@ class Tier:
             self._clock,
             cluster_id=cluster_id,
             epoch=self._store.epoch_seen,
-            left_out=self._left_out,
-            retention_ms=self._retention_ms,
-            retention_bytes=self._section.retention_bytes_max,
+            rules=self._rules,
         )
         try:
             await archive.claim()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.processors.grpc.calls import Call, CallError
@@ -55,6 +56,26 @@ class Method(NamedTuple):
         return "TelemetryCommand" if self.name == TELEMETRY else f"{self.name}Response"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerCalls:
+    """What producers call."""
+
+    sends: SendCalls
+    plain_sends: PlainSends
+    recalls: RecallCalls
+    transactions: TransactionCalls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerCalls:
+    """What consumers call."""
+
+    receives: ReceiveCalls
+    acks: AckCalls
+    plain_acks: PlainAcks
+    lite: LiteCalls
+
+
 class GrpcService:
     """What a port serves."""
 
@@ -64,25 +85,21 @@ class GrpcService:
         *,
         clients: SdkClients,
         routes: RouteCalls,
-        sends: SendCalls,
-        plain_sends: PlainSends,
-        recalls: RecallCalls,
-        transactions: TransactionCalls,
-        receives: ReceiveCalls,
-        acks: AckCalls,
-        lite: LiteCalls,
-        plain_acks: PlainAcks,
+        producing: ProducerCalls,
+        consuming: ConsumerCalls,
     ) -> None:
-        self._authentication, self._clients, self._receives = authentication, clients, receives
+        self._authentication, self._clients = authentication, clients
+        receives, acks = consuming.receives, consuming.acks
+        self._receives = receives
         rows = (
             Method("Heartbeat", clients.heartbeat),
             Method("NotifyClientTermination", clients.terminate),
-            Method("SendMessage", sends.send, plain=plain_sends.take),
-            Method("RecallMessage", recalls.recall),
-            Method("EndTransaction", transactions.end),
+            Method("SendMessage", producing.sends.send, plain=producing.plain_sends.take),
+            Method("RecallMessage", producing.recalls.recall),
+            Method("EndTransaction", producing.transactions.end),
             Method(RECEIVE, receives.receive, plain=receives.take),
-            Method("SyncLiteSubscription", lite.sync),
-            Method("AckMessage", acks.acknowledge, plain=plain_acks.take),
+            Method("SyncLiteSubscription", consuming.lite.sync),
+            Method("AckMessage", acks.acknowledge, plain=consuming.plain_acks.take),
             Method("ChangeInvisibleDuration", acks.change),
             Method("ForwardMessageToDeadLetterQueue", acks.forward),
             Method(TELEMETRY, clients.told, lasts=True),

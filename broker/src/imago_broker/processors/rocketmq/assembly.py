@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Iterable
 
+    from imago_broker.config import BrokerConfig
     from imago_broker.config.sections.sections import RocketmqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.model.topics.topics import TopicConfig
@@ -72,6 +73,10 @@ if TYPE_CHECKING:
 class BrokerParts:
     """What the broker has anyway, whatever its clients speak."""
 
+    config: BrokerConfig
+    """As the broker starts: see `Installed.apply`."""
+    cluster_id: Callable[[], str]
+    """What no other cluster has, once the registry has said it; until then nothing."""
     clock: Clock
     loop: asyncio.AbstractEventLoop
     registry: Registry

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.metrics import Sample
     from imago_broker.processors.rocketmq.rows import Row
+    from imago_wire.hot import QueueTail
 
 
 def _nothing() -> None:
@@ -24,6 +25,10 @@ def _stays(_: BrokerConfig) -> None:
 
 def _needs_none() -> int:
     return sys.maxsize
+
+
+def _holds_none(_: Sequence[QueueTail]) -> None:
+    """Hold nobody back who would have to look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,8 @@ class Installed:
     """The log offset of the oldest record of which something has to come still."""
     told: Callable[[], Mapping[str, Any] | None] = _nothing
     """What a shard's status says of it; None: nothing."""
+    arrived: Callable[[Sequence[QueueTail]], None] = _holds_none
+    """Messages of queues can be read that could not: whoever waits for them is to look again."""
     log_shortened: Callable[[], None] = _nothing
     """The log has lost its oldest records."""
     apply: Callable[[BrokerConfig], None] = _stays

@@ -36,11 +36,9 @@ from imago_wire.replication.frames import (
 
 if TYPE_CHECKING:
     from imago_broker.model.registry.shard import Member
-    from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.links.link import Link
-    from imago_broker.replication.links.member import MemberIdentity
+    from imago_broker.replication.links.member import ThisMember
     from imago_broker.replication.repair import Asker
-    from imago_log.store import MessageStore
     from imago_wire.replication.frames import Frame
 
 SNAPSHOT_BYTES_MAX = 1 << 30
@@ -96,10 +94,8 @@ class FollowerSession:
     def __init__(
         self,
         link: Link,
-        store: MessageStore,
-        identity: MemberIdentity,
+        this: ThisMember,
         owner: Owner,
-        counters: ReplicationCounters,
         *,
         leader: Member,
         epoch: int,
@@ -112,10 +108,10 @@ class FollowerSession:
         """Whether FETCH was sent."""
         self.agreed = False
         """Whether anything that came behind it was taken."""
-        self.copy = Copy(store, counters)
-        self._store = store
-        self._partly_published = PartlyPublished(store)
-        self._identity = identity
+        self.copy = Copy(this.store, this.counters)
+        self._store = this.store
+        self._partly_published = PartlyPublished(this.store)
+        self._identity = this.identity
         self._owner = owner
         self._leader = leader
         self._epoch = epoch

@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     import random
 
     from imago_broker.model.registry.shard import Member
-    from imago_broker.ports import Clock
-    from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.follower.follower_session import Owner
-    from imago_broker.replication.links.member import MemberIdentity
+    from imago_broker.replication.links.member import ThisMember
     from imago_broker.replication.links.member_tls import MemberTls
-    from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +34,10 @@ class Following:
         self,
         leader: Member,
         epoch: int,
-        store: MessageStore,
-        identity: MemberIdentity,
+        this: ThisMember,
         owner: Owner,
-        counters: ReplicationCounters,
         *,
         tls: MemberTls | None,
-        clock: Clock,
         rng: random.Random,
     ) -> None:
         self.leader = leader
@@ -51,18 +45,14 @@ class Following:
         self.session: FollowerSession | None = None
         """The connection as it stands; None between two."""
         self._lost = ""
-        self._store = store
-        self._identity = identity
-        self._owner = owner
-        self._counters = counters
-        self._tls = tls
+        self._this, self._owner, self._tls = this, owner, tls
         self._plain_next = False
         """Whether the leader does not answer with TLS, and need not."""
         self._called: SecureLink | None = None
-        self._clock = clock
+        self._clock = this.clock
         self._rng = rng
         self._pause_seconds = PAUSE_SECONDS_MIN
-        self._lines = RepeatedLines(clock.monotonic_ms)
+        self._lines = RepeatedLines(this.clock.monotonic_ms)
         self._ended = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
@@ -134,7 +124,7 @@ class Following:
             self._pause_seconds = min(self._pause_seconds * 2, PAUSE_SECONDS_MAX)
 
     async def _connect(self) -> bool:
-        record = self._identity.live(self.leader.uuid)
+        record = self._this.identity.live(self.leader.uuid)
         if record is None or record.incarnation != self.leader.incarnation:
             return False
         try:
@@ -147,10 +137,8 @@ class Following:
             return False
         self.session = FollowerSession(
             self._link(sock),
-            self._store,
-            self._identity,
+            self._this,
             self._owner,
-            self._counters,
             leader=self.leader,
             epoch=self.epoch,
             now_ms=self._clock.monotonic_ms(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -17,18 +18,12 @@ from imago_log.errors import StoreError
 from imago_wire.replication.frames import EPOCHS_MAX, RefusalCode, Welcome
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
     from imago_broker.model.registry.shard import Member
-    from imago_broker.ports import Clock
-    from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.links.addresses import Addresses
     from imago_broker.replication.links.link import Link
-    from imago_broker.replication.links.member import MemberIdentity
-    from imago_broker.replication.links.port import RefusedPeers
+    from imago_broker.replication.links.member import ThisMember
+    from imago_broker.replication.links.port import ReplicationPort
     from imago_broker.replication.repair import Asker
-    from imago_log.store import MessageStore
     from imago_wire.replication.frames import Fetch, Hello, Refuse, Repair, RepairAsk
 
 logger = logging.getLogger(__name__)
@@ -86,33 +81,24 @@ class Leading:
     def __init__(
         self,
         epoch: int,
-        store: MessageStore,
-        identity: MemberIdentity,
+        this: ThisMember,
         followers: Followers,
-        refused: RefusedPeers,
+        port: ReplicationPort,
         addresses: Addresses,
-        counters: ReplicationCounters,
         *,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
         catch_up_bytes_per_second: int,
-        link_ended: Callable[[Link], None],
     ) -> None:
         self.epoch = epoch
         self.sessions: set[LeaderSession] = set()
         self.refusals: dict[str, Refused] = {}
         """Why members did not take what they were sent, by uuid, until they have taken it."""
-        self._store = store
-        self._identity = identity
-        self._followers = followers
-        self._refused = refused
-        self._addresses = addresses
-        self._counters = counters
-        self._loop = loop
-        self._clock = clock
+        self._store, self._identity = this.store, this.identity
+        self._counters, self._clock = this.counters, this.clock
+        self._followers, self._addresses = followers, addresses
+        self._refused, self._link_ended = port.refused, port.gone
+        self._loop = asyncio.get_running_loop()
         self._rate = catch_up_bytes_per_second
-        self._link_ended = link_ended
-        self._lines = RepeatedLines(clock.monotonic_ms)
+        self._lines = RepeatedLines(this.clock.monotonic_ms)
         self._closed = False
         self._turn: asyncio.Handle | None = None
         self._watermark: asyncio.TimerHandle | None = None

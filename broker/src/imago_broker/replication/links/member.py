@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.model.registry.cluster import BrokerRecord, ClusterView
+    from imago_broker.ports import Clock
+    from imago_broker.replication.counters import ReplicationCounters
+    from imago_log.store import MessageStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +35,13 @@ class MemberIdentity:
             if record.uuid == uuid:
                 return record
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThisMember:
+    """What each connection of this member to another one has to do with."""
+
+    identity: MemberIdentity
+    store: MessageStore
+    counters: ReplicationCounters
+    clock: Clock

@@ -17,7 +17,6 @@ from imago_log.commitlog.records import LogRecords
 from imago_log.config import always_due
 from imago_log.errors import UnreadableError
 from imago_log.views.metaq.metaq_archive import Packing
-from imago_log.views.metaq.metaq_check import FoundFiles, MetaqCheck
 from imago_log.views.metaq.metaq_writing import (
     BLOCK_BYTES_MAX,
     MetaqBlock,
@@ -28,7 +27,6 @@ from imago_log.views.metaq.metaq_writing import (
 )
 from imago_log.views.units.consume_queue import UNIT_SIZE
 from imago_log.views.units.lost import first_kept, first_lost
-from imago_log.views.view import SyncPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from imago_log.views.units.consume_queue import ConsumeQueue
     from imago_log.views.units.visibility import Visibility
     from imago_wire.errors import RecordError
-    from imago_wire.records.record import RecordView
 
 logger = logging.getLogger(__name__)
 
@@ -108,10 +105,6 @@ class Materialiser:
 
     def verify_found(self) -> None:
         """Check files found from now on: the last stop was not in order, they may be torn."""
-        self._verify = True
-
-    def rebuild(self, _start: int) -> None:
-        """Check all files that are found: they are of another life of the queues."""
         self._verify = True
 
     def open(self, topic: Topic, queue: ConsumeQueue) -> None:
@@ -297,46 +290,6 @@ class Materialiser:
         self._settle()
         self._by_key.clear()
         self._order.clear()
-
-    def add(self, _data: bytes, _log_offset: int, _records: list[RecordView]) -> None:
-        """Wait: the files follow the units."""
-
-    def drop_before(self, _start: int) -> None:
-        """Keep them: each topic says how long its files stay, see `expire`."""
-
-    def lower_mark(self, _end: int) -> None:
-        """Keep it: the files say themselves how far they are on the device."""
-
-    # Syncs and checks
-
-    def is_synced(self, _end: int) -> bool:
-        """Whether all files are on the device, and say so."""
-        return all(found.segments.synced == found.segments.end for found in self._order)
-
-    def plan_sync(self, _end: int) -> SyncPlan:
-        """Return the files to sync; those that begin a partition say how far it then is."""
-        behind = [
-            (segments, segments.end)
-            for segments in (partition.segments for partition in self._order)
-            if segments.synced < segments.end
-        ]
-
-        def mark() -> None:
-            for segments, end in behind:
-                segments.mark_synced(end)
-
-        return SyncPlan([file for segments, _ in behind for file in segments.unsynced()], mark)
-
-    def check(self) -> MetaqCheck | None:
-        """Return what compares the files with the records they are made of."""
-        files = {
-            (partition.queue.tail.topic, partition.queue.tail.queue_id): FoundFiles(
-                partition.segments.starts(), partition.segments.end, partition.segments
-            )
-            for partition in self._order
-            if partition.segments.exists
-        }
-        return MetaqCheck(self._vfs, files, self.make_again) if files else None
 
     # Retention
 

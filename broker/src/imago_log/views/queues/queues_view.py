@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_log.errors import ViewsInvalidError
-from imago_log.views.queues.queues_check import QueuesCheck
+from imago_log.views.queues.queues_comparison import QueuesComparison
 from imago_log.views.units.lost import is_possible, lose_before, lose_gap, lost_from
 from imago_log.views.view import SyncPlan
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imago_log.views.queues.queue_loading import QueueLoader
     from imago_log.views.queues.queue_writing import QueueWriter
     from imago_log.views.queues.queues import Queues
-    from imago_log.views.queues.queues_check import PutRight
+    from imago_log.views.queues.queues_comparison import PutRight
     from imago_log.views.queues.refilling import Refiller
     from imago_log.views.units.consume_queue import ConsumeQueue
     from imago_wire.records.record import RecordView
@@ -173,9 +173,9 @@ class QueuesView:
 
         return SyncPlan(files(), note=note)
 
-    def check(self) -> QueuesCheck:
+    def compare(self) -> QueuesComparison:
         """Return what compares units with those of the records."""
-        return QueuesCheck(self._queues, self._refiller, self._put_right)
+        return QueuesComparison(self._queues, self._refiller, self._put_right)
 
 
 def _add(queue: ConsumeQueue, view: RecordView) -> bool:

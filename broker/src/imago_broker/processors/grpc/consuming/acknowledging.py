@@ -44,8 +44,8 @@ class AckCalls:
     def __init__(
         self, asker: TableAsker, clock: Clock, *, broker_name: str, out: KeptReceipts
     ) -> None:
-        self._asker, self._clock = asker, clock
-        self._broker_name, self._out = broker_name, out
+        self.asker, self.clock = asker, clock
+        self.broker_name, self._out = broker_name, out
 
     def acknowledge(self, call: Call, request: Any) -> None:
         """AckMessage: each entry by itself."""
@@ -79,7 +79,7 @@ class AckCalls:
             done(None if outcome.done or _is_void(outcome) else outcome.error())
 
         ext = self._naming(group, topic, handle)
-        self._asker.ask(call, RequestCode.ACK_MESSAGE, ext, acknowledged)
+        self.asker.ask(call, RequestCode.ACK_MESSAGE, ext, acknowledged)
 
     def change(self, call: Call, request: Any) -> None:
         """ChangeInvisibleDuration: a new handle counts from then on."""
@@ -125,7 +125,7 @@ class AckCalls:
             else:
                 done(outcome.error())
 
-        self._asker.ask(call, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext, changed)
+        self.asker.ask(call, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext, changed)
 
     def forward(self, call: Call, request: Any) -> None:
         """ForwardMessageToDeadLetterQueue: nobody of the group is to try it again."""
@@ -174,21 +174,21 @@ class AckCalls:
                 done(outcome.error())
                 return
             named = self._naming(group, topic, handle)
-            self._asker.ask(call, RequestCode.ACK_MESSAGE, named, acknowledged)
+            self.asker.ask(call, RequestCode.ACK_MESSAGE, named, acknowledged)
 
-        self._asker.ask(call, RequestCode.CONSUMER_SEND_MSG_BACK, ext, stored)
+        self.asker.ask(call, RequestCode.CONSUMER_SEND_MSG_BACK, ext, stored)
 
     def _valid(self, group: str, topic: str, told: str) -> Handle:
         """Return what a handle says; refuse one that does not count here.
 
         A push consumer's counts for as long as its message is kept out for it.
         """
-        handle, now_ms = parse_handle(told), self._clock.epoch_ms()
+        handle, now_ms = parse_handle(told), self.clock.epoch_ms()
         receipt = handle.receipt
-        if receipt.broker_name != self._broker_name:
+        if receipt.broker_name != self.broker_name:
             raise CallError(
                 SdkCode.BAD_REQUEST,
-                f"the message is on {receipt.broker_name:.64}, this is {self._broker_name}",
+                f"the message is on {receipt.broker_name:.64}, this is {self.broker_name}",
             )
         queue = (group, topic, receipt.queue_id)
         if handle.due_ms < now_ms and not self._out.is_kept(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.attributes import has_lite_topics
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from imago_broker.model.topics.topics import TopicConfig
-    from imago_broker.ports import Clock
-    from imago_broker.processors.grpc.asking import TableAsker
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
     from imago_broker.processors.grpc.consuming.short_way import ShortWay
@@ -82,6 +80,22 @@ class ShortPopping(Protocol):
         ...
 
 
+class PlainPops(NamedTuple):
+    """Receives without a request: what lets them by, and what serves them."""
+
+    way: ShortWay
+    pops: ShortPopping
+
+
+class LiteReaders(NamedTuple):
+    """Who reads lite topics."""
+
+    wants: Callable[[tuple[str, str]], bool | None]
+    """Whether a client does; None: it has not said."""
+    takes_up: Callable[[tuple[str, str]], object | None]
+    """Those of a group's client."""
+
+
 class HandoutRenewals(Protocol):
     """What keeps messages out for who works on them."""
 
@@ -105,25 +119,19 @@ class ReceiveCalls:
 
     def __init__(
         self,
-        asker: TableAsker,
         topics: TopicService,
         groups: GroupService,
-        clock: Clock,
         *,
-        broker_name: str,
         acks: AckCalls,
         renewals: HandoutRenewals,
-        wants_lite: Callable[[tuple[str, str]], bool | None],
-        takes_up: Callable[[tuple[str, str]], object | None],
-        way: ShortWay,
-        pops: ShortPopping,
+        lite: LiteReaders,
+        plain: PlainPops,
     ) -> None:
-        """`wants_lite`: whether a client reads lite topics; `takes_up`: those of a group's client;
-        `pops` serves what goes `way`."""
-        self._way, self._pops = way, pops
-        self._asker, self._topics, self._groups, self._clock = asker, topics, groups, clock
-        self._broker_name, self._acks, self._renewals = broker_name, acks, renewals
-        self._wants_lite, self._takes_up = wants_lite, takes_up
+        self._way, self._pops = plain.way, plain.pops
+        self._topics, self._groups = topics, groups
+        self._asker, self._clock, self._broker_name = acks.asker, acks.clock, acks.broker_name
+        self._acks, self._renewals = acks, renewals
+        self._wants_lite, self._takes_up = lite.wants, lite.takes_up
 
     def receive(self, call: Call, request: Any) -> None:
         """ReceiveMessage."""

@@ -6,6 +6,7 @@ A request is its signer's; without a signature it is the one's whom the certific
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.access.rights import Known, Right, TopicsAt
     from imago_broker.processors.rocketmq.exchange import Exchange, Reply
     from imago_broker.service.access.access import AccessService
-    from imago_broker.service.access.denials import DenialLog
     from imago_broker.service.access.throttling import QuotaService
     from imago_wire.remoting.command import RemotingCommand
 
@@ -62,6 +62,17 @@ _SHOWN_KINDS: Final = {
 _NO_SECRET: Final = "no such secret"  # noqa: S105  what the time of a check is spent on
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charging:
+    """How much requests may take."""
+
+    quotas: QuotaService
+    limited: Mapping[int, Direction]
+    """What a request of a code takes; of others only the number counts."""
+    size_at: Callable[[int], int]
+    """How large the message at a log offset is."""
+
+
 class AccessHook:
     """Refuses what a request's user may not do."""
 
@@ -69,20 +80,16 @@ class AccessHook:
         self,
         access: AccessService,
         rights: Mapping[int, Right],
-        denials: DenialLog,
         topics_at: TopicsAt = lambda _: None,
-        quotas: QuotaService | None = None,
-        size_at: Callable[[int], int] = lambda _: 0,
         light_queues: Callable[[], bool] = lambda: False,
-        limited: Mapping[int, Direction] = LIMITED,
         known: Known = known_to_nobody,
+        charging: Charging | None = None,
     ) -> None:
-        """`size_at`: how large the message at a log offset is; `light_queues`: whether messages go
-        to the light queues that they name; `known`: whether there is a topic or group of a name."""
-        self._known = known
-        self._quotas, self._size_at, self._light_queues = quotas, size_at, light_queues
+        """`light_queues`: whether messages go to the light queues that they name; `known`: whether
+        there is a topic or group of a name; `charging`: what limits requests, if anything does."""
         self._access, self._rights, self._topics_at = access, rights, topics_at
-        self._denials, self._limited = denials, limited
+        self._light_queues, self._known = light_queues, known
+        self._charging, self._denials = charging, access.denials
         self.closed = ""
         """Why nobody is known here now: then only what is open to all is served."""
         self.grants = AccessGrants(
@@ -103,8 +110,8 @@ class AccessHook:
                 raise
             exchange.user, needs = None, ()  # nobody's: whose it says it is is not known
             exchange.sender = ANONYMOUS
-        if needs and self._quotas is not None:
-            self._charge(self._quotas, exchange, needs)
+        if needs and self._charging is not None:
+            self._charge(self._charging, exchange, needs)
 
     def _admitted(self, exchange: Exchange, right: Right | None) -> Sequence[Need]:
         """Return what a request needs that its user may have served; none: nobody asks."""
@@ -213,16 +220,19 @@ class AccessHook:
 
     def after(self, exchange: Exchange, reply: Reply) -> None:
         """Charge what was read to those who have limits."""
-        if exchange.accounts and self._quotas is not None:
+        if exchange.accounts and self._charging is not None:
             body = reply.body
             size = len(body) if isinstance(body, bytes) else sum(map(len, body))
-            pause_ms = self._quotas.charge(exchange.accounts, Direction.CONSUMER, size, requests=0)
+            pause_ms = self._charging.quotas.charge(
+                exchange.accounts, Direction.CONSUMER, size, requests=0
+            )
             if pause_ms:
                 exchange.channel.throttle(pause_ms)
 
-    def _charge(self, quotas: QuotaService, exchange: Exchange, needs: Sequence[Need]) -> None:
+    def _charge(self, charging: Charging, exchange: Exchange, needs: Sequence[Need]) -> None:
         """Charge a request to those who have limits, or raise where they have used them up."""
-        direction, channel = self._limited.get(exchange.command.code), exchange.channel
+        quotas = charging.quotas
+        direction, channel = charging.limited.get(exchange.command.code), exchange.channel
         topic = ""
         if direction is not None:
             topic = next((need.name for need in needs if need.kind is AccessKind.TOPIC), "")
@@ -237,18 +247,11 @@ class AccessHook:
         if direction is None:
             return
         reads = direction is Direction.CONSUMER
-        size = 0 if reads else self._size_of(exchange.command)
+        size = 0 if reads else _size_of(exchange.command, charging.size_at)
         exchange.accounts = accounts if reads else ()
         pause_ms = quotas.charge(accounts, direction, size)
         if pause_ms:
             channel.throttle(pause_ms)
-
-    def _size_of(self, command: RemotingCommand) -> int:
-        """Return how much a request puts: what it has, or has copied."""
-        offset = command.ext.get("offset", "")
-        if command.code != Code.CONSUMER_SEND_MSG_BACK or not offset.isdecimal():
-            return len(command.body)
-        return self._size_at(int(offset))
 
     def _is_trusted(self, exchange: Exchange, access: AccessService) -> bool:
         """Find whose request it is; True where its user needs no right from this address."""
@@ -352,3 +355,11 @@ def _is_trace(need: Need, user: str) -> bool:
     whom no rule says otherwise."""
     wanted = (need.operations, need.name) == ((Operation.PUBLISH,), TRACE_TOPIC)
     return wanted and user != ANONYMOUS
+
+
+def _size_of(command: RemotingCommand, size_at: Callable[[int], int]) -> int:
+    """Return how much a request puts: what it has, or has copied."""
+    offset = command.ext.get("offset", "")
+    if command.code != Code.CONSUMER_SEND_MSG_BACK or not offset.isdecimal():
+        return len(command.body)
+    return size_at(int(offset))

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.errors import ExitCode, FatalError
-from imago_broker.features.catalogue import popping_of
-from imago_broker.features.tiered.tier import Tier
+from imago_broker.features.feature import Feature
 from imago_broker.metrics import counter, gauge
-from imago_broker.model.feature_level import TIERED
+from imago_broker.model import feature_level
+from imago_broker.model.registry.cluster import shard_name
 from imago_broker.processors.rocketmq.installed import Installed
-from imago_objects import ObjectsConfig, ObjectsError, open_objects
 from imago_wire.hot import QueueTail
 from imago_wire.system_topics import is_system
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.features.tiered.tier import Tier
     from imago_broker.metrics import Sample
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
 
 FOLDER = "tier-cache"
 
 
-def install_tier(
-    parts: RocketmqAssembly, config: BrokerConfig, cluster_id: Callable[[], str]
-) -> Installed:
-    """Make it. FatalError: the bucket is not said as it has to be."""
+def _install(parts: RocketmqAssembly) -> Installed | None:
+    """Make it, if a bucket is named. FatalError: that is not said as it has to be."""
+    config = parts.broker.config
+    return _made(parts, config) if config.tier.url else None
+
+
+def _made(parts: RocketmqAssembly, config: BrokerConfig) -> Installed:
+    # Few brokers have a bucket: the others do not load what speaks to one.
+    from imago_broker.features.tiered.archiving import TierRules  # noqa: PLC0415
+    from imago_broker.features.tiered.blocks import BlockCache  # noqa: PLC0415
+    from imago_broker.features.tiered.bucket import ShardBucket  # noqa: PLC0415
+    from imago_broker.features.tiered.tier import Tier  # noqa: PLC0415
+    from imago_objects import ObjectsConfig, ObjectsError, open_objects  # noqa: PLC0415
+
     section, broker, cluster = config.tier, parts.broker, config.broker.cluster
-    pop_waiting = popping_of(parts).waiting
     try:
         objects = open_objects(
             ObjectsConfig(
@@ -49,26 +58,34 @@ def install_tier(
     def wake(key: tuple[str, int]) -> None:
         tail = QueueTail(key[0].encode(), key[1], dual=False, next_offset=0)
         parts.delivery.hold.arrived([tail])
-        pop_waiting.arrived([tail])
+        for feature in parts.features:
+            feature.arrived([tail])
 
+    blocks = BlockCache(
+        objects,
+        Path(config.broker.data_dir) / FOLDER,
+        broker.clock,
+        bytes_max=section.cache_bytes_max,
+        fetches_max=section.fetches_max,
+        wake=wake,
+    )
     tier = Tier(
         broker.messages.store,
-        objects,
-        section,
+        ShardBucket(objects, cluster, shard_name(config.broker.shard)),
+        blocks,
         broker.clock,
-        cluster=cluster,
-        shard=config.broker.shard,
-        cluster_id=cluster_id,
-        left_out=lambda topic: is_system(topic, [cluster]),
-        retention_ms=config.store.retention_ms,
-        folder=Path(config.broker.data_dir) / FOLDER,
-        wake=wake,
+        cluster_id=broker.cluster_id,
+        rules=TierRules(
+            left_out=lambda topic: is_system(topic, [cluster]),
+            retention_ms=config.store.retention_ms,
+            retention_bytes=section.retention_bytes_max,
+        ),
     )
 
     def needed_from() -> int:
         """Keep all here until each broker that may lead reads from the bucket."""
         stands = broker.registry.view().feature_level
-        return tier.needed_from() if stands >= TIERED else broker.store.log_start
+        return tier.needed_from() if stands >= feature_level.TIERED else broker.store.log_start
 
     def apply(changed: BrokerConfig) -> None:
         tier.keep(changed.store.retention_ms)
@@ -83,11 +100,6 @@ def install_tier(
         told=tier.status,
         apply=apply,
     )
-
-
-def tier_of(parts: RocketmqAssembly) -> Tier | None:
-    """Return the tier of a broker that has one."""
-    return next((each.parts for each in parts.features if isinstance(each.parts, Tier)), None)
 
 
 def _samples(tier: Tier) -> Sequence[Sample]:
@@ -108,3 +120,6 @@ def _samples(tier: Tier) -> Sequence[Sample]:
         counter("tier_misses", "Of them, those that had to be fetched.", lambda: blocks.misses),
         counter("tier_fetched_bytes", "Bytes fetched for readers.", lambda: blocks.fetched_bytes),
     ]
+
+
+TIERED: Final = Feature(rights={}, limited={}, install=_install)

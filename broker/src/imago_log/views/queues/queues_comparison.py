@@ -24,7 +24,7 @@ PutRight = Callable[[ConsumeQueue, int, int, int], bool]
 
 
 @dataclass(slots=True)
-class QueuesCheck:
+class QueuesComparison:
     """All that it needs is in the blocks."""
 
     queues: Queues

@@ -29,7 +29,7 @@ class FoundFiles:
 
 
 @dataclass(slots=True)
-class MetaqCheck:
+class MetaqComparison:
     """The files that there are, and which of them are wrong."""
 
     vfs: Vfs
