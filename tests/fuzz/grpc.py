@@ -177,7 +177,7 @@ def told_messages(data: bytes) -> Hashable:
 
 
 def _told(twin: Any, body: bytes) -> tuple[list[Any], list[str], int]:
-    """Return the messages of an answer, their handles, and how many the careful way has told."""
+    """Return the messages of an answer, their handles, and how many the slow path has told."""
     asked = 0
 
     def careful(record: bytes, handle: str) -> bytes | None:

@@ -21,7 +21,7 @@ SAID: Final = "said"
 """The variable for a template that has no room in its call."""
 
 GIVEN: Final = {
-    "imago_broker.cluster.session.protecting": (
+    "imago_broker.cluster.session.node_acl": (
         "zookeeper_opened",
         "zookeeper_protected",
         "zookeeper_not_opened",

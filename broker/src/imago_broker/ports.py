@@ -367,7 +367,7 @@ class MetaqSlaveControl(Protocol):
         ...
 
     def restart(self) -> None:
-        """Connect anew, and look again which topics there are and where they stand."""
+        """Connect again, and look again which topics there are and where they stand."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The store's errors, by what the caller does next.
 
-Answer and go on: `DiskFullError`, `StoreClosedError`, `NotLeadingError`. Ask the leader anew:
+Answer and go on: `DiskFullError`, `StoreClosedError`, `NotLeadingError`. Ask the leader again:
 `ReplicaGapError`, `CorruptRecordError`, `StaleEpochError`. Do not start: `DataFolderLockedError`,
 `CorruptLogError` while opening. Stop the process (exit 4): `LogIOError`.
 """
@@ -119,7 +119,7 @@ class FileSizeError(CorruptLogError):
 
 
 class ViewsInvalidError(StoreError):
-    """The queue files do not agree with the log: all views are to be built anew."""
+    """The queue files do not agree with the log: all views are to be built again."""
 
 
 class UnreadableError(CorruptLogError):

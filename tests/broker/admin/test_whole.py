@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from imago_broker.admin import message_ids
-from imago_broker.admin.resources.whole import together
+from imago_broker.admin.resources.cluster_lists import together
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.tree import Create
 from imago_broker.model.groups import GroupConfig

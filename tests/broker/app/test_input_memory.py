@@ -69,7 +69,7 @@ def test_what_peers_took_goes_back_once_it_is_free(monkeypatch: pytest.MonkeyPat
         (one, 100, [120]),
         (one, 0, [120, 0]),
     ):
-        budget.count(holder, size, anew=False)
+        budget.count(holder, size, again=False)
         freed.look()
         assert given_back == back, (size, budget.held)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from imago_broker.app.ports.open_files import DESCRIPTORS_RESERVED, connections_that_fit
+from imago_broker.server.connection_places import Places
 from imago_broker.server.listener import Listener, bound_socket
-from imago_broker.server.places import Places
 from imago_broker.server.session import Session
 
 

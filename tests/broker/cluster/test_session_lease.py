@@ -1,4 +1,4 @@
-"""The lease: counted from when a call was sent, begun anew in a new session, ended by the clock."""
+"""The lease: counted from when a call was sent, begun again in each session, ended by clock."""
 
 from __future__ import annotations
 

@@ -12,6 +12,6 @@ PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 def test_page_is_up_to_date() -> None:
     made = page()
     assert PAGE.read_text(encoding="utf-8") == made, (
-        "docs/configuration.md: write it anew with"
+        "docs/configuration.md: write it again with"
         " `python -c 'from imago_broker.config.reference import page; print(page(), end=\"\")'`"
     )

@@ -55,7 +55,7 @@ class Peer:
         self.held = min(self.held + size, self.wanted - stops_before)
         if self.held >= self.wanted:
             self.held, self.whole = 0, self.whole + 1
-        self.budget.count(self, self.held, anew=not self.held)
+        self.budget.count(self, self.held, again=not self.held)
 
 
 READ = 64 << 10
@@ -161,6 +161,6 @@ def test_a_peer_that_is_gone_lets_the_waiting_ones_go_on() -> None:
     assert calls == ["full"]
     assert not budget.waits(peers[0]), "the oldest has its turn"
     assert budget.waiting == 4
-    budget.count(peers[0], 0, anew=True)
+    budget.count(peers[0], 0, again=True)
     assert calls == ["full", "calm"]
     assert budget.waiting == 0

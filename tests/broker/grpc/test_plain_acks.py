@@ -1,4 +1,4 @@
-"""The short way of acknowledgements: what it takes, and what it leaves to the careful way."""
+"""The fast path of acknowledgements: what it takes, and what it leaves to the slow path."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from imago_broker.features.pop.pop_requests import unwritten
 from imago_broker.processors.grpc.authentication import CallUsers
-from imago_broker.processors.grpc.consuming import short_way
+from imago_broker.processors.grpc.consuming import fast_path
+from imago_broker.processors.grpc.consuming.fast_path import FastPath
 from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
-from imago_broker.processors.grpc.consuming.short_way import ShortWay
 from imago_broker.processors.rocketmq.exchange import OK
 from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.peers.features import pop_of
@@ -67,7 +67,7 @@ class Rules:
 
 
 class Shortly:
-    """The short way over parts that a test turns off one by one."""
+    """The fast path over parts that a test turns off one by one."""
 
     def __init__(self) -> None:
         self.lane = SimpleNamespace(running=0, full=False)
@@ -84,7 +84,7 @@ class Shortly:
             may=lambda *_: self.rights.allowed,
         )
         self.acks = PlainAcks(
-            ShortWay(CallUsers(access, enabled=True), table, "client"),
+            FastPath(CallUsers(access, enabled=True), table, "client"),
             self.out,
             ManualClock(epoch_ms=1000),
             broker_name="shard-0",
@@ -143,11 +143,11 @@ def test_whatever_else_is_left_to_the_careful_way(part: str, name: str, value: A
 
 
 def test_no_more_names_are_kept_than_allowed() -> None:
-    short_way.named_needs.cache_clear()
+    fast_path.named_needs.cache_clear()
     short = Shortly()
-    for index in range(short_way.NAMES_KEPT_MAX + 2):
+    for index in range(fast_path.NAMES_KEPT_MAX + 2):
         assert short.take(f"t{index}") is not None
-    assert short_way.named_needs.cache_info().currsize == short_way.NAMES_KEPT_MAX
+    assert fast_path.named_needs.cache_info().currsize == fast_path.NAMES_KEPT_MAX
     assert short.take("a b") is None
 
 

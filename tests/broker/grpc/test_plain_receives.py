@@ -98,7 +98,7 @@ async def test_receives_go_the_short_way(peer: SdkPeer, monkeypatch: pytest.Monk
 
 
 class Asking:
-    """What short POPs ask for, and how often that is found anew."""
+    """What short POPs ask for, and how often that is found again."""
 
     def __init__(self, pop: PopServices, monkeypatch: pytest.MonkeyPatch) -> None:
         self._pop, self.found, self.last = pop, 0, None
@@ -116,7 +116,7 @@ class Asking:
         monkeypatch.setattr(PopProcessor, "ask", asked_anew)
 
     def same(self, expression: tuple[str, str] = ("TAG", "a || b")) -> int:
-        """Check that a POP asks for what it finds anew; return whether it was found anew."""
+        """Check that a POP asks for what it finds again; return whether it was found again."""
         popping, self.last, before = self._pop.popping, None, self.found
         turns = popping.turns
         self._pop.short.take_now("readers", "plain", expression, 7, 20_000, lambda *_: None)

@@ -1,4 +1,4 @@
-"""Ordinary sends go a short way: what it takes is what the careful way would have stored."""
+"""Ordinary sends go a fast path: what it takes is what the slow path would have stored."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ PLAIN = StoredMessage(
 
 
 class Careful:
-    """The careful way, which counts whom it was asked for."""
+    """The slow path, which counts whom it was asked for."""
 
     def __init__(self) -> None:
         self.asked = 0

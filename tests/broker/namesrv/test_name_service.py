@@ -14,9 +14,9 @@ import pytest
 from imago_broker.app.clock import SystemClock
 from imago_broker.cluster.memory import memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
+from imago_broker.namesrv.name_settings import FIXED
 from imago_broker.namesrv.server import run
 from imago_broker.namesrv.settings import NameServiceConfig
-from imago_broker.namesrv.told_settings import FIXED
 from imago_broker.server.listener import Listener
 from imago_broker.server.remoting.remoting_server import RemotingServer
 from imago_testing.frames.remoting import load_captures

@@ -20,7 +20,7 @@ OK = PutStatus.OK
 
 
 async def test_a_member_that_was_alone_lets_others_join_while_it_serves(tmp_path: Path) -> None:
-    """From one member to three, with nobody started anew: each put waits for who has joined."""
+    """From one member to three, with nobody started again: each put waits for who has joined."""
     shard = ShardBrokers(tmp_path, replicas=1)
     try:
         await shard.start(0)

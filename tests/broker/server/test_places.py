@@ -10,8 +10,16 @@ import pytest
 
 from imago_broker.app.ports.member_addresses import MemberAddresses
 from imago_broker.model.registry.cluster import BrokerRecord, ClusterView
+from imago_broker.server.connection_places import (
+    FEW,
+    KNOWN_KEPT,
+    KeptPlaces,
+    Place,
+    Places,
+    Port,
+    source_of,
+)
 from imago_broker.server.listener import Listener, ListenerLimits
-from imago_broker.server.places import FEW, KNOWN_KEPT, KeptPlaces, Place, Places, Port, source_of
 from imago_broker.server.refusals import Refusals
 from imago_broker.server.session import Session
 

@@ -189,14 +189,14 @@ def test_nobody_inherits_what_another_shard_gave_a_former_user(
     clock.advance(10)
     away.set_rules("ann", [RULE], BY, {Limit.CONNECTIONS: 5})
     clock.advance(10)
-    anew = User(name="ann", secret="other-password")
-    own.put_user(anew, BY) if rules is None else own.put_account(anew, rules, BY)
+    again = User(name="ann", secret="other-password")
+    own.put_user(again, BY) if rules is None else own.put_account(again, rules, BY)
     own.merge(away.records())
     away.merge(own.records())
     assert own.digest() == away.digest()
     for one in (own, away):
         assert (one.rules, one.quota_table.quotas) == ({}, {})
-        assert one.users == {"ann": anew}
+        assert one.users == {"ann": again}
 
 
 @pytest.mark.parametrize("wrong", ["rules", "quotas"])

@@ -1,4 +1,4 @@
-"""Masters that follow each other, and members that begin anew, have one bucket."""
+"""Masters that follow each other, and members that begin again, have one bucket."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def test_the_disk_keeps_its_own_time_and_the_bucket_the_new_one(
         store = replace(broker.config.store, retention_ms=90 * DAY)
         broker.apply(replace(broker.config, store=store))
         assert kept() == (here, 90 * DAY)
-        found.start()  # it leads anew
+        found.start()  # it leads again
         await until(lambda: found.reader.known)
         assert kept() == (here, 90 * DAY)
         store = replace(broker.config.store, retention_ms=HOUR // 2)

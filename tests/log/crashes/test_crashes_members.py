@@ -1,4 +1,4 @@
-"""A crash at every write of a follower that takes, cuts, begins anew and leads: it finds back."""
+"""A crash at every write of a follower that takes, cuts, begins again and leads: it finds back."""
 
 from __future__ import annotations
 

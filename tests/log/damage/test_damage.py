@@ -118,7 +118,7 @@ class Found:
 
 
 def lost_is_named_and_the_rest_is_served(found: Found, lost: int) -> None:
-    """Start twice, and once with all views built anew: nothing is cut, one message is lost."""
+    """Start twice, and once with all views built again: nothing is cut, one message is lost."""
     before = found.log()
     sent = found.sent[lost]
     for start in range(3):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.replication.leader.lending import Lender
+from imago_broker.replication.leader.buffer_pool import Lender
 from imago_broker.replication.repair import PAUSE_MS, Repairs
 from imago_log import CorruptLogError, CorruptRecordError
 from imago_testing.searching import examples
@@ -193,7 +193,7 @@ class Shard:
         self.story.append(f"leader's {path.name}: bit flipped at {place}")
 
     def heal(self) -> None:
-        """Have members ask until nothing is damaged; one that wants it makes its views anew."""
+        """Have members ask until nothing is damaged; one that wants it makes its views again."""
         self.ask()
         for who, member in enumerate(self.members):
             if not member.vfs.exists(DATA / "config" / "views"):

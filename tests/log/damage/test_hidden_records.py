@@ -145,7 +145,7 @@ def test_damage_behind_a_head_ends_with_its_record(
     store.close()
 
 
-@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built anew"])
+@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built again"])
 @pytest.mark.parametrize("number", [0, 2, 3, 9], ids="number {}".format)
 def test_no_hidden_change_is_carried_out_behind_a_head_that_is_lost(
     rebuild: bool, number: int
@@ -170,7 +170,7 @@ def test_no_hidden_change_is_carried_out_behind_a_head_that_is_lost(
     assert again.meta("offset") == {"g@T@0": {"0": 6}}
 
 
-@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built anew"])
+@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built again"])
 @pytest.mark.parametrize("offset", [40, 2000, 1 << 40], ids="offset {}".format)
 def test_a_hidden_message_moves_no_queue_further_than_what_is_lost(
     rebuild: bool, offset: int
@@ -191,7 +191,7 @@ def test_a_hidden_message_moves_no_queue_further_than_what_is_lost(
         store.close()
 
 
-@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built anew"])
+@pytest.mark.parametrize("rebuild", [False, True], ids=["killed", "views built again"])
 def test_changes_that_were_made_are_carried_out_behind_damage(rebuild: bool) -> None:
     vfs, clock = MemoryVfs(), FakeClock()
     store = open_store(vfs, clock)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.replication.leader.lending import Lender
+from imago_broker.replication.leader.buffer_pool import Lender
 from imago_log import MessageStore, ReadStatus
 from imago_log.commitlog.borders import record_places
 from imago_log.commitlog.damage import HEALING_MS

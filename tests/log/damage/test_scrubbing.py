@@ -116,7 +116,7 @@ def test_every_flipped_bit_of_a_view_is_put_right(name: str, unit: int) -> None:
         assert scrubbed.vfs.content(path) == whole or not scrubbed.vfs.exists(
             DATA / "config" / "views"
         )
-        if scrubbed.vfs.content(path) != whole:  # the next start builds it anew
+        if scrubbed.vfs.content(path) != whole:  # the next start builds it again
             scrubbed.vfs.names_now[path].content[:] = whole
             scrubbed.vfs.put(DATA / "config" / "views", b"1\n")
     assert store.damaged_ranges() == ()

@@ -167,7 +167,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_broker.replication.follower.follower_session": {
         "SNAPSHOT_BYTES_MAX": "what nothing may pass",
     },
-    "imago_broker.replication.leader.lending": {"ENDS_KEPT": _COUNT},
+    "imago_broker.replication.leader.buffer_pool": {"ENDS_KEPT": _COUNT},
     "imago_broker.replication.links.link": {
         "BUFFERS_MAX": _COUNT,
         "UNREAD_BYTES_MAX": "what nothing may pass",

@@ -269,7 +269,7 @@ def test_headers_come_in_few_frames() -> None:
 
 
 def test_calls_begun_and_taken_back_again_and_again_end_the_connection() -> None:
-    """Rapid reset. The count begins anew each second."""
+    """Rapid reset. The count begins again each second."""
     connection, peer = greeted(Http2Limits(resets_max=3))
     for _ in range(3):
         for _ in range(3):

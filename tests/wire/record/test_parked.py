@@ -142,7 +142,7 @@ def test_run_is_built_as_its_entries_are(rows: list[Any], host: bytes) -> None:
     if run is None:
         return
     entries = other.restore_run(data, 0, 9, 30, other.names, 5).entries
-    alone = [(*entry[:-1], -1) for entry in entries]  # their checksums are computed anew
+    alone = [(*entry[:-1], -1) for entry in entries]  # their checksums are computed again
     first, second = one.built([run]), other.built(alone)
     assert first[1] == [(second[1][0][0], 5_000, len(second[0]), -1, -1)]
     assert (first[0], *first[2:]) == (second[0], *second[2:])

@@ -26,6 +26,7 @@ from imago_broker.admin.metaq import (
     metaq_transactions,
 )
 from imago_broker.admin.resources import (
+    cluster_lists,
     configuration,
     each_shard,
     groups,
@@ -37,7 +38,6 @@ from imago_broker.admin.resources import (
     status,
     topics,
     users,
-    whole,
 )
 from imago_broker.admin.shards import features, fencing, leadership, opening
 from imago_broker.admin.shards.shards import to_master
@@ -63,9 +63,9 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("GET", "/metrics", status.metrics, rights.open_to_all),
     ("GET", "/admin/v1/status", status.status, rights.SHOW_STATE),
     ("GET", "/admin/v1/cluster", status.cluster, rights.SHOW_STATE),
-    ("GET", "/admin/v1/cluster/topics", whole.topics, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/cluster/topics", cluster_lists.topics, rights.SHOW_CLUSTER),
     ("GET", "/admin/v1/cluster/topics/{topic}", each_shard.topic, rights.SHOW_TOPIC),
-    ("GET", "/admin/v1/cluster/groups", whole.groups, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/cluster/groups", cluster_lists.groups, rights.SHOW_CLUSTER),
     ("GET", "/admin/v1/cluster/groups/{group}", each_shard.group, rights.SHOW_GROUP),
     ("GET", "/admin/v1/cluster/brokers", each_shard.brokers, rights.SHOW_STATE),
     ("GET", "/admin/v1/cluster/clients", clients.clients, rights.SHOW_CLUSTER),

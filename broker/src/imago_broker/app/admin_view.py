@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.admin.services import AdminServices, Counters, GroupMember, MetaqManagement
 from imago_broker.app.member import hindrances
-from imago_broker.app.member.alone import AloneShard
+from imago_broker.app.member.single_member import AloneShard
 from imago_broker.app.ports.connected_clients import ConnectedClients
 from imago_broker.app.ports.fence import FenceMark
 from imago_broker.metrics import registry

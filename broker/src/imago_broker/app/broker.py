@@ -14,7 +14,7 @@ from imago_broker.app.admin_view import admin_services, readers_elsewhere, shard
 from imago_broker.app.clock import SystemClock
 from imago_broker.app.coordination import announce, join, make_coordinator
 from imago_broker.app.core_services import CoreServices
-from imago_broker.app.kept_settings.told_settings import ToldSettings
+from imago_broker.app.kept_settings.tool_settings import ToldSettings
 from imago_broker.app.member.hindrances import refused
 from imago_broker.app.member.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.member.metaq_originals import make_metaq_slave, make_samsa_master

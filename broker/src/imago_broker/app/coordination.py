@@ -29,7 +29,7 @@ def make_coordinator(
 ) -> Coordinator:
     """Return the coordinator of `zookeeper.connect`; kazoo is loaded only where it is used.
 
-    `stores`: it is that of a broker. One that is alone makes its registry anew at each start, which
+    `stores`: it is that of a broker. One that is alone makes its registry at each start, which
     shall not make it another cluster, so this has the name of its data folder. In ZooKeeper a new
     registry is a new cluster.
     """

@@ -87,7 +87,7 @@ async def run(
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code.
 
-    `on_ready` is called once everything serves. `reread` gives the configuration anew at SIGHUP;
+    `on_ready` is called once everything serves. `reread` gives the configuration again at SIGHUP;
     without it the signal is ignored. `on_failure` is told why it ends if nobody has asked for it.
     """
     loop = asyncio.get_running_loop()

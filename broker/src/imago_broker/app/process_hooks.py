@@ -16,6 +16,6 @@ class ProcessHooks:
     """Given by the code that runs the broker."""
 
     reread: Callable[[], BrokerConfig] | None = None
-    """Gives the configuration anew; None: there is nothing to read it from."""
+    """Gives the configuration again; None: there is nothing to read it from."""
     stop: Callable[[], None] | None = None
     """Begins an orderly stop; None: the broker is somebody's part."""

@@ -12,7 +12,7 @@ from imago_broker.model.registry.cluster import BrokerRecord
 from imago_broker.model.topics.placed import pattern_placements, placement
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.links.addresses import own_addresses
-from imago_broker.replication.outlook import log_position
+from imago_broker.replication.registry_view import log_position
 from imago_log.disk.pressure import DiskLevel
 from imago_log.lifecycle.retention import FORCED
 

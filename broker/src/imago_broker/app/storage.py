@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.app.member import anew
+from imago_broker.app.member import reset_member
 from imago_broker.core.deletion_times import DeletionTimes
 from imago_broker.errors import ExitCode, FatalError
 from imago_log.config import StoreConfig, always_due
@@ -52,7 +52,7 @@ def open_store(
     """
     folder = Path(config.broker.data_dir)
     try:
-        anew.set_aside(folder, ratio_max=config.store.disk_clean_ratio)
+        reset_member.set_aside(folder, ratio_max=config.store.disk_clean_ratio)
         return MessageStore.open(
             store_config(
                 config,

@@ -24,7 +24,7 @@ from imago_broker.cluster.ports.shared_nodes import SharedNodes
 from imago_broker.cluster.preparation import Preparation
 from imago_broker.cluster.session.leased_session import LeasedSession
 from imago_broker.cluster.session.session_lease import monotonic_ms
-from imago_broker.cluster.session.wake import RETRY_SECONDS, Wake
+from imago_broker.cluster.session.wakeups import RETRY_SECONDS, Wake
 from imago_broker.cluster.snapshot_reader import SnapshotReader
 from imago_broker.cluster.tree import NodeError, TreeConfigurationError, TreeUnavailableError
 from imago_broker.model.registry.cluster import RegistryConnection

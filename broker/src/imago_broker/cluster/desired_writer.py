@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster.session.wake import RETRY_SECONDS
+from imago_broker.cluster.session.wakeups import RETRY_SECONDS
 from imago_broker.ports import CoordinatorUnavailableError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.desired.keeper import Keeper
     from imago_broker.cluster.preparation import Preparation
     from imago_broker.cluster.session.leased_session import LeasedSession
-    from imago_broker.cluster.session.wake import Wake
+    from imago_broker.cluster.session.wakeups import Wake
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.snapshot_reader import SnapshotReader
     from imago_broker.ports import CoordinatorError

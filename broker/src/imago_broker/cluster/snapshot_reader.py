@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.cluster.desired.keeper import Keeper
-    from imago_broker.cluster.session.wake import Wake
+    from imago_broker.cluster.session.wakeups import Wake
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.cluster.znodes import Paths
     from imago_broker.model.registry.cluster import ClusterView
@@ -59,7 +59,7 @@ class SnapshotReader:
         self._dirty -= paths
 
     def leadership_given(self) -> None:
-        """Have the keeper released once the shard's state has been read anew."""
+        """Have the keeper released once the shard's state has been read again."""
         self._given += 1
 
     async def step(self) -> None:

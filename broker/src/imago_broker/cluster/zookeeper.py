@@ -28,7 +28,7 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEve
 
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.edits import edits
-from imago_broker.cluster.session.granting import Grants
+from imago_broker.cluster.session.granted_timeouts import Grants
 from imago_broker.cluster.session.kazoo_parts import (
     OPEN,
     REFUSALS,
@@ -39,7 +39,7 @@ from imago_broker.cluster.session.kazoo_parts import (
     parse_hosts,
     translated,
 )
-from imago_broker.cluster.session.protecting import RightsWalk
+from imago_broker.cluster.session.node_acl import RightsWalk
 from imago_broker.cluster.session.session import TreeSession
 from imago_broker.cluster.session.tree_access import NodeRights
 from imago_broker.cluster.tree import (
@@ -93,7 +93,7 @@ def zookeeper_coordinator(
 
 
 class ZooKeeperTree(TreeSession):
-    """One session with a ZooKeeper ensemble, opened anew by itself when it ends."""
+    """One session with a ZooKeeper ensemble, opened again by itself when it ends."""
 
     def __init__(
         self,

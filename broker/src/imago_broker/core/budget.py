@@ -107,10 +107,10 @@ class InputBudget:
         """Whether the connection is not to be read for now."""
         return self._waiting is not None and holder in self._waiting
 
-    def count(self, holder: InputHolder, size: int, *, anew: bool) -> None:
-        """Say how much a connection holds now; `anew`: of another command than before."""
+    def count(self, holder: InputHolder, size: int, *, again: bool) -> None:
+        """Say how much a connection holds now; `again`: of another command than before."""
         held_by = self._held_by
-        before = held_by.pop(holder, 0) if anew or not size else held_by.get(holder, 0)
+        before = held_by.pop(holder, 0) if again or not size else held_by.get(holder, 0)
         if size:
             held_by[holder] = size
         self.held += size - before

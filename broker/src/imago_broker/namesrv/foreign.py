@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model.registry.cluster import ForeignBroker
 from imago_broker.model.registry.foreign import bytes_of
-from imago_broker.namesrv import routes, smallest_ids, told_settings
+from imago_broker.namesrv import name_settings, routes, smallest_ids
 from imago_broker.ports import CoordinatorError, CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_wire.remoting.bodies.config import DataVersion, TopicConfig
@@ -30,8 +30,8 @@ from imago_wire.remoting.headers.namesrv import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from imago_broker.namesrv.later import Later
-    from imago_broker.namesrv.told_settings import NameSettings
+    from imago_broker.namesrv.delayed_answers import Later
+    from imago_broker.namesrv.name_settings import NameSettings
     from imago_broker.ports import Clock, Registry
     from imago_broker.service.groups.channel import Channel
     from imago_wire.remoting.bodies.route import QueueData
@@ -197,7 +197,7 @@ class ForeignBrokers:
                 ha_server_addr=master.ha_address, master_addr=master.address
             )
         order = view.kv.get(routes.ORDER_NAMESPACE)
-        if not self._settings.allows(told_settings.ORDER_TO_BROKERS):
+        if not self._settings.allows(name_settings.ORDER_TO_BROKERS):
             order = None
         return Reply(
             ext=header.to_ext(), body=KvTable(table=dict(order)).encode() if order else b""
@@ -279,7 +279,7 @@ class ForeignBrokers:
         gone: str = "",
         ha_address: str = "",
     ) -> None:
-        wanted = self._settings.allows(told_settings.SMALLEST_IDS) and not self._leaving
+        wanted = self._settings.allows(name_settings.SMALLEST_IDS) and not self._leaving
         if brokers and wanted:
             frame = smallest_ids.notice(smallest, gone=gone, ha_address=ha_address)
             self._later.run(smallest_ids.tell(brokers, frame))

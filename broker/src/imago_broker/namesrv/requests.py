@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.model.pipelines import NAMESPACE as PIPELINES
-from imago_broker.namesrv import pipelines, routes, told_settings
+from imago_broker.namesrv import name_settings, pipelines, routes
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.rules import FAQ
 from imago_wire.remoting.bodies.route import (
@@ -34,9 +34,9 @@ from imago_wire.remoting.texts.properties_text import decode_properties_text, en
 
 if TYPE_CHECKING:
     from imago_broker.model.registry.seen import Viewed
+    from imago_broker.namesrv.delayed_answers import Later
     from imago_broker.namesrv.foreign import ForeignBrokers
-    from imago_broker.namesrv.later import Later
-    from imago_broker.namesrv.told_settings import NameSettings
+    from imago_broker.namesrv.name_settings import NameSettings
     from imago_broker.ports import PipelineRecords, Registry, SharedMarks
 
 PLACED_FIELD = "imagoPlaced"
@@ -75,7 +75,7 @@ class NameProcessor:
         body = self._answers.route(
             self._seen.view(),
             header.topic,
-            with_order=self._settings.allows(told_settings.ORDER),
+            with_order=self._settings.allows(name_settings.ORDER),
             acting_master=version >= Version.V5_0_0,
             standard=version >= Version.V4_9_4 or bool(header.accept_standard_json_only),
             placed=_wants_placed(exchange),
@@ -107,36 +107,36 @@ class NameProcessor:
 
     def all_topics(self, exchange: Exchange) -> Reply:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
-        self._allow(told_settings.ALL_TOPICS)
+        self._allow(name_settings.ALL_TOPICS)
         found = routes.all_topics(self._seen.view(), placed=_wants_placed(exchange))
         return Reply(body=found.encode())
 
     def topics_of_cluster(self, exchange: Exchange) -> Reply:
         """GET_TOPICS_BY_CLUSTER: an unknown cluster has none."""
-        self._allow(told_settings.TOPICS)
+        self._allow(name_settings.TOPICS)
         header = GetTopicsByClusterRequestHeader.from_ext(exchange.ext)
         found = routes.topics_of_cluster(self._seen.view(), header.cluster)
         return Reply(body=found.encode())
 
     def system_topics(self, _: Exchange) -> Reply:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS."""
-        self._allow(told_settings.TOPICS)
+        self._allow(name_settings.TOPICS)
         return Reply(body=routes.system_topics(self._seen.view()).encode())
 
     def unit_topics(self, _: Exchange) -> Reply:
         """GET_UNIT_TOPIC_LIST."""
-        self._allow(told_settings.TOPICS)
+        self._allow(name_settings.TOPICS)
         return Reply(body=routes.topics_by_flag(self._seen.view(), routes.UNIT).encode())
 
     def unit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_TOPIC_LIST."""
-        self._allow(told_settings.TOPICS)
+        self._allow(name_settings.TOPICS)
         view = self._seen.view()
         return Reply(body=routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION).encode())
 
     def ununit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST."""
-        self._allow(told_settings.TOPICS)
+        self._allow(name_settings.TOPICS)
         view = self._seen.view()
         found = routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION, routes.UNIT)
         return Reply(body=found.encode())

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.model.registry.seen import ViewAt
+from imago_broker.namesrv.delayed_answers import Later
 from imago_broker.namesrv.foreign import ForeignBrokers
-from imago_broker.namesrv.later import Later
+from imago_broker.namesrv.name_settings import NameSettings
 from imago_broker.namesrv.requests import NameProcessor
-from imago_broker.namesrv.told_settings import NameSettings
 from imago_broker.processors.rocketmq.exchange import Lane
 from imago_broker.processors.rocketmq.rows import Row, Table, build_table
 from imago_wire.remoting.codes import RequestCode as Code

@@ -12,8 +12,8 @@ from imago_broker.core.shard import events
 from imago_broker.model.registry.cluster import Role
 from imago_broker.replication.follower.following import Following
 from imago_broker.replication.leader.leading import Leading
-from imago_broker.replication.outlook import log_of
 from imago_broker.replication.peer_handlers import FollowerHandler, LeaderHandler
+from imago_broker.replication.registry_view import log_of
 from imago_broker.service.metaq_transactions.staged_marks import cut_unpublished
 from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.role import ShardRole

@@ -83,7 +83,7 @@ class Host(Protocol):
         """Readers of this member, which follows, see more than before."""
         ...
 
-    def begin_anew(self, why: str) -> None:
+    def reset_member(self, why: str) -> None:
         """End the process; its next start sets the data folder aside and is a new member."""
         ...
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.core.shard.events import EpochHeard, Welcomed
 from imago_broker.core.shard.values import Log
-from imago_broker.replication.leader.lending import Lender
-from imago_broker.replication.outlook import log_of
+from imago_broker.replication.leader.buffer_pool import Lender
+from imago_broker.replication.registry_view import log_of
 from imago_wire.replication.frames import RefusalCode
 
 if TYPE_CHECKING:

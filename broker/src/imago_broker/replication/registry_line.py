@@ -67,7 +67,7 @@ class RegistryLine:
         self._spawn(self._propose(effect))
 
     def read_view(self, ticket: int) -> None:
-        """Read the shard's state and registrations anew; a later ticket replaces this one."""
+        """Read the shard's state and registrations again; a later ticket replaces this one."""
         if self._reading is not None:
             self._reading.cancel()
         self._reading = self._spawn(self._read(ticket))

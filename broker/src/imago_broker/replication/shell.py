@@ -18,9 +18,9 @@ from imago_broker.core.shard.member import ShardMachine
 from imago_broker.model.registry.cluster import RegistryConnection
 from imago_broker.model.registry.shard import NOT_CREATED, Member, told
 from imago_broker.replication.effect_executor import EffectExecutor, EffectListeners
-from imago_broker.replication.outlook import log_of, view_seen
+from imago_broker.replication.failover_policy import Troubles
 from imago_broker.replication.registry_line import RegistryLine
-from imago_broker.replication.troubles import Troubles
+from imago_broker.replication.registry_view import log_of, view_seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +175,7 @@ class ShardShell:
                     self.executor.carry_out(effect)
             self.executor.show_role()
         except Exception as error:
-            # Half a change of role must not serve: the process ends, and begins anew as follower.
+            # Half a change of role must not serve: the process ends, and begins again as follower.
             self.executor.fail(error, disk=False)
         finally:
             self._busy = False

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_broker.server.places import KeptPlaces, Place, Places, Port
+from imago_broker.server.connection_places import KeptPlaces, Place, Places, Port
 from imago_broker.server.refusals import Refusals
 from imago_broker.server.session import Session
 from imago_broker.server.tls.tls_entry import TlsDoor

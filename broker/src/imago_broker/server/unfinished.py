@@ -68,13 +68,13 @@ class Unfinished:
     def grown(self, size: int) -> None:
         """Say how much is held now of the command that was begun."""
         self.counted = size
-        self._budget.count(self, size, anew=False)
+        self._budget.count(self, size, again=False)
 
     def left(self, size: int) -> None:
         """Say how much is held of the next command: the one before was whole, or is given up."""
         if self.counted or size >= STEP_BYTES:
             self.counted = size
-            self._budget.count(self, size, anew=True)
+            self._budget.count(self, size, again=True)
 
     def steer(self) -> None:
         """Read, or do not, as `waits` says now."""

@@ -31,7 +31,7 @@ class Asks(Enum):
     CHANGE = "a change, which is the master's alone"
 
 
-# Bound once: an enumeration finds its members anew each time that they are named.
+# Bound once: an enumeration finds its members again each time that they are named.
 _MEMBER, _CHANGE = Asks.MEMBER, Asks.CHANGE
 
 

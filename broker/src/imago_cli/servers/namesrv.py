@@ -162,8 +162,8 @@ async def _serve(
     from imago_broker.app.ports.open_files import connections_that_fit, files_allowed, raise_limit
     from imago_broker.app.ports.tls import handshake_queue, secure
     from imago_broker.server.binding import cure_of
+    from imago_broker.server.connection_places import Places
     from imago_broker.server.listener import Listener, ListenerLimits
-    from imago_broker.server.places import Places
     from imago_broker.server.remoting.remoting_server import RemotingServer
     from imago_broker.server.unfinished import InputGuard
 

@@ -68,7 +68,7 @@ class CommitLog:
         """Grows with every cut: a sync that began before it promises nothing."""
         self.start = self.end = self.durable_end = 0
         self.version = 0
-        """Grows whenever bytes before the end are written anew, or taken away."""
+        """Grows whenever bytes before the end are written again, or taken away."""
         self._active: OpenFile | None = None
         self._base = 0
         self._limit = 0

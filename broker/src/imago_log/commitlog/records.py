@@ -330,7 +330,7 @@ class LogBlocks:
         return block
 
     def forget(self) -> None:
-        """Read everything anew: what is in the files was changed, or is not as it should be."""
+        """Read everything again: what is in the files was changed, or is not as it should be."""
         self._spare += [block.buffer for block in self._blocks.values()]
         self._blocks.clear()
         self._version = self._log.version

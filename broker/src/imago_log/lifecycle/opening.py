@@ -94,7 +94,7 @@ class StoreOpening:
         if not log.bases() and self.checkpoint.log_end > self.checkpoint.log_start:
             if self.lead:
                 raise CorruptLogError(log.folder, 0, "no file of the log is there")
-            self._begin_anew()
+            self._begin_as_new_member()
             broken = []
         checkpoint = self.checkpoint
         end = checkpoint.log_end if self.last_stop is LastStop.CLEAN else log.files_end
@@ -110,13 +110,13 @@ class StoreOpening:
             if noted_end > log.start:
                 self._verify_again(max(start, log.start), noted_end, reason, since_ms)
 
-    def _begin_anew(self) -> None:
+    def _begin_as_new_member(self) -> None:
         """Be a new member, which other members fill: the folder has lost its whole log.
 
         What is noted first outlives a crash: that this log lacks what was acknowledged.
         """
         parts, folder, lost = self.parts, self.parts.folder, self.checkpoint
-        logger.error("log.gone folder=%s log_start=%d log_end=%d: this member begins anew",
+        logger.error("log.gone folder=%s log_start=%d log_end=%d: this member begins again",
                      folder.log, lost.log_start, lost.log_end)  # fmt: skip
         folder.mark_unclean(True)
         parts.epochs.truncate(0)
@@ -251,7 +251,7 @@ class StoreOpening:
     # From nothing
 
     def _from_nothing(self, snapshot: Metadata | None) -> tuple[int, bool]:
-        """Build every view anew: topics first, so that each record finds its own.
+        """Build every view again: topics first, so that each record finds its own.
 
         Where the log is damaged, changes may be lost in it that a snapshot still has.
         """
@@ -335,7 +335,7 @@ class StoreOpening:
         if parts.vfs.exists(self.marker):
             self._restore_healed()
         else:
-            with parts.space.awaited():  # else the next start builds the views anew as well
+            with parts.space.awaited():  # else the next start builds the views again as well
                 replace_whole(parts.vfs, parts.folder.metadata, parts.metadata.snapshot())
                 parts.checkpointer.note_snapshot(parts.metadata.snapshot_version)
                 parts.folder.mark_views()
@@ -388,5 +388,5 @@ class StoreOpening:
             parts.folder.epochs,
             parts.epochs.problem,
             aside,
-            "none needed: a leader with whole epochs has this member copy its log anew",
+            "none needed: a leader with whole epochs has this member copy its log again",
         )

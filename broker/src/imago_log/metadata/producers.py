@@ -175,7 +175,7 @@ class Producers:
     # Changes that are no numbered records
 
     def drop_topic(self, name: str) -> None:
-        """Forget a topic's queues: it was deleted, or made anew."""
+        """Forget a topic's queues: it was deleted, or made again."""
         known = self._known
         for key, producer in list(known.items()):
             for queue in [queue for queue in producer.queues if queue[0] == name]:

@@ -82,7 +82,7 @@ class _Check:
             store.close()
 
     def _views_count(self) -> bool:
-        """Whether the next start uses the view files, and does not build them anew."""
+        """Whether the next start uses the view files, and does not build them again."""
         store = self._store
         if store.checkpoint is None or not store.keeps_views:
             return False

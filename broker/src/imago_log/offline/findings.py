@@ -18,7 +18,7 @@ RESTORE = (
 )
 REBUILD = (
     "remove config/views in the data folder: the next start builds queues, positions and key "
-    "index anew from the log"
+    "index again from the log"
 )
 START = "none needed: the next start of the broker puts it right"
 

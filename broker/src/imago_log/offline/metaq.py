@@ -60,7 +60,7 @@ class Partition:
 
     def _check_origin(self, data: bytes | None) -> None:
         path = self.folder / ORIGIN
-        cure = "none needed: a broker makes the files anew when the partition is next used"
+        cure = "none needed: a broker makes the files again when the partition is next used"
         try:
             found = orjson.loads(data or b"")
             birth, minimum, synced = int(found["birth"]), int(found["min"]), int(found["synced"])

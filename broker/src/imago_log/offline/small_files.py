@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SLOT_USED = 16 + 8 * len(Checkpoint.__slots__) + 4
 """Bytes of a slot before its zeros, checksum included."""
-_ANEW = ": the log begins a new epoch, a follower copies its leader's log anew"
+_COPIED_AGAIN = ": the log begins a new epoch, a follower copies its leader's log again"
 
 
 def check_marks(store: StoppedStore, findings: Findings) -> None:
@@ -26,17 +26,17 @@ def check_marks(store: StoppedStore, findings: Findings) -> None:
     if store.last_stop is LastStop.KILLED:
         findings.note(root / "abort", "the last broker was killed: the next start recovers")
     elif store.last_stop is LastStop.POWER_LOST:
-        what = "the last broker did not stop in order, and the machine was started anew since"
+        what = "the last broker did not stop in order, and the machine was started again since"
         findings.note(root / "abort", what)
     if not store.vfs.exists(root / "lock"):
         what = "there is no lock file: a copy, or a folder that no broker has opened"
         findings.note(root / "lock", what)
     if store.checkpoint is not None and not store.vfs.exists(store.folder.config / "views"):
-        what = "is missing: the next start builds all views anew"
+        what = "is missing: the next start builds all views again"
         findings.note(store.folder.config / "views", what)
     elif store.checkpoint is not None and store.clean and not store.folder.views_agree():
         what = "folders of queues have come or gone since the last stop"
-        findings.warn(store.folder.config / "views", None, f"{what}: views are built anew")
+        findings.warn(store.folder.config / "views", None, f"{what}: views are built again")
     _check_damage_note(store, findings)
     _check_leftovers(store, findings)
 
@@ -67,7 +67,7 @@ def check_checkpoint(store: StoppedStore, findings: Findings) -> None:
     """Both slots of the checkpoint."""
     path, data = store.folder.checkpoint, store.checkpoint_data
     if not data:
-        cure = "none needed: the next start reads the whole log and builds all views anew"
+        cure = "none needed: the next start reads the whole log and builds all views again"
         severity = Severity.ERROR if data is None and store.log.sizes else Severity.NOTE
         findings.add(severity, path, None, "there is no checkpoint", cure)
         return
@@ -84,7 +84,7 @@ def check_checkpoint(store: StoppedStore, findings: Findings) -> None:
             behind = next(place for place in range(_SLOT_USED, SLOT_SIZE) if slot[place])
             findings.error(path, at + behind, "not zero behind the checksum", START)
     if store.checkpoint is None and any(data):
-        cure = "none needed: the next start reads the whole log and builds all views anew"
+        cure = "none needed: the next start reads the whole log and builds all views again"
         findings.error(path, None, "no half of the checkpoint is whole", cure)
 
 
@@ -122,12 +122,12 @@ def _check_epochs(store: StoppedStore, findings: Findings, log: LogCheck) -> Non
         findings.note(aside, f"{what}; remove it when you have looked into it")
     if data is None:
         if store.checkpoint is not None:
-            findings.error(path, None, f"the epoch file is missing{_ANEW}", START)
+            findings.error(path, None, f"the epoch file is missing{_COPIED_AGAIN}", START)
         return
     try:
         epochs, promised = decode_epochs(data)
     except ValueError as error:
-        findings.error(path, 0, f"the epoch file is damaged ({error}){_ANEW}", START)
+        findings.error(path, 0, f"the epoch file is damaged ({error}){_COPIED_AGAIN}", START)
         return
     if epochs and epochs[-1][1] > log.end:
         what = f"epoch {epochs[-1][0]} begins at {epochs[-1][1]}, the log ends at {log.end}"

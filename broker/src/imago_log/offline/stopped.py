@@ -111,7 +111,7 @@ class StoppedStore:
 
     @property
     def keeps_views(self) -> bool:
-        """Whether the next start does not build everything anew from the log alone."""
+        """Whether the next start does not build everything again from the log alone."""
         return self.vfs.exists(self.folder.views_mark)
 
     def _take_lock(self) -> OpenFile | None:

@@ -170,7 +170,7 @@ def _kept_until(queue: ConsumeQueue, damage: Damage, offset: int, high: int, byt
 
 
 class WrongFilesError(Exception):
-    """MetaQ's files do not hold what they should: they are to be made anew."""
+    """MetaQ's files do not hold what they should: they are to be made again."""
 
 
 def read_positions(

@@ -55,5 +55,5 @@ class Rereader:
             except UnreadableError as further:
                 error = further
         self._folder.forget_views()
-        logger.error("views.wrong error=%s: the next start builds them anew", error)
+        logger.error("views.wrong error=%s: the next start builds them again", error)
         raise error

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 APPLY_UNITS_MAX = 1 << 16
-"""Lost units behind healed records that are written anew with each piece; where there are more,
+"""Lost units behind healed records that are written again with each piece; where there are more,
 they wait until APPLY_BYTES have come."""
 APPLY_BYTES = 4 << 20
 
@@ -105,7 +105,7 @@ class Healer:
         return _Begun(found, offset, offset, keys_from=offset)
 
     def _is_cheap(self, begun: _Begun) -> bool:
-        """Whether few lost units follow: those are written anew with each piece that is applied."""
+        """Whether few lost units follow: they are written again with each piece that is applied."""
         last = {(view.topic, view.queue_id): view for view in begun.views}
         count = 0
         for view in last.values():

@@ -286,7 +286,7 @@ class Inspector:
         return at < end and self.look(at) is Look.KNOWN
 
     def put_right(self, queue: ConsumeQueue, offset: int, place: int, size: int) -> bool:
-        """Write the units of the record at a place anew; false: it is not there any more."""
+        """Write the units of the record at a place again; false: it is not there any more."""
         data, tail = self._log.read(place, size), queue.tail
         if not queue_records(data, place, tail.topic, tail.queue_id, offset) == size == len(data):
             return False
@@ -314,7 +314,7 @@ def blank(queue: ConsumeQueue, offset: int) -> None:
 
 
 def rewrite(queue: ConsumeQueue, view: RecordView) -> None:
-    """Write the units of one message anew."""
+    """Write the units of one message again."""
     position = POSITION_UNIT.pack(view.metaq_position, view.metaq_size)
     unit = UNIT.pack(view.physical_offset, view.size, view.tag_code)
     queue.overwrite(view.queue_offset, unit, position if queue.tail.dual else b"")

@@ -146,7 +146,7 @@ class ViewRestorer:
                 self.folder.forget_views()
                 logger.error(
                     "queue.short queue=%s/%d end=%d, healed is %d: the next start builds views "
-                    "anew", view.topic, view.queue_id, queue.end, view.queue_offset,
+                    "again", view.topic, view.queue_id, queue.end, view.queue_offset,
                 )  # fmt: skip
                 return
 

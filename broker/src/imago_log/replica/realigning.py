@@ -94,12 +94,12 @@ class Realigner:
             self._folder.forget_views()
         made = self._cutter.cut(end, state)
         self._follower.begin_following(lost=lost)
-        self._take_over(made, back)
+        self._apply_topics(made, back)
         if back:
             self._cutter.trust_views()
         self._tell(made)
 
-    def _take_over(self, made: Cut, back: frozenset[str]) -> None:
+    def _apply_topics(self, made: Cut, back: frozenset[str]) -> None:
         """Drop the queues of topics that are gone and fill those of topics that are back."""
         for name in made.ended:
             self._directory.drop_topic(name)
@@ -152,7 +152,7 @@ class Realigner:
             back = self._metadata.unknown_topics(state, self._log.end)
             made = Cut(*self._metadata.become(state))
             self._metadata.take_producers(state)
-            self._take_over(made, back)
+            self._apply_topics(made, back)
             self._cutter.save_metadata(state.end)
             self._cutter.trust_views()
             self._metadata.doubt(False)
@@ -241,7 +241,7 @@ class PastMetadata:
 #
 # Order makes a crash harmless: first the checkpoint stops promising what goes, then the views and
 # the metadata are cut, then the log, then the epochs. Until the log is cut the cut has not
-# happened: a start reads it again to its old end and makes the views anew from the lowered
+# happened: a start reads it again to its old end and makes the views again from the lowered
 # checkpoint.
 
 

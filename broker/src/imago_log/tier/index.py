@@ -156,7 +156,7 @@ def _take(parts: dict[Key, _Part], data: bytes, topics: Mapping[str, tuple[int, 
             break
         if not indexed.end:  # not even one: the records are verified, so it is our mistake
             raise TierRefusedError(indexed.reason)
-        data = data[indexed.end :]  # a topic was made anew: its queues begin again
+        data = data[indexed.end :]  # a topic was made again: its queues begin again
     return newest_ms
 
 

@@ -62,7 +62,7 @@ class TierBlocks(Protocol):
         """
 
     def forget(self, name: str) -> None:
-        """Fetch all of an object anew."""
+        """Fetch all of an object again."""
 
 
 class TierLog:

@@ -1,7 +1,7 @@
 """From the log to the views, in order: used when a start reads the log again.
 
 While the store runs, the record builder makes the queue units itself, and the store hands the
-written bytes to the key index: the same entries by a shorter way.
+written bytes to the key index: the same entries by a faster path.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class KeyIndex:
         return size >= (count - self._starts[-1]) * ENTRY_SIZE
 
     def reset(self, end: int) -> None:
-        """Begin anew with nothing, covering the log from `end` on."""
+        """Begin again with nothing, covering the log from `end` on."""
         self._memory.clear()
         self._waiting.clear()
         with fatal("list", self._folder):
@@ -188,7 +188,7 @@ class KeyIndex:
         return self._read(first, last - first) == entries
 
     def overwrite(self, log_offset: int, size: int, entries: bytes) -> bool:
-        """Write the entries of a part of the log anew; false: there are more or fewer of them."""
+        """Write the entries of a part of the log again; false: there are more or fewer of them."""
         first, last = self.count_below(log_offset), self._search(log_offset + size)
         if (last - first) * ENTRY_SIZE != len(entries) or last > self.written_count:
             return False

@@ -92,6 +92,6 @@ class KeysComparison:
             return False  # cut since
         if not keys.overwrite(start, size, entries):
             self.folder.forget_views()
-            logger.error("keys.wrong log_offset=%d: the next start builds views anew",
+            logger.error("keys.wrong log_offset=%d: the next start builds views again",
                          start)  # fmt: skip
         return True

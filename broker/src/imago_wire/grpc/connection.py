@@ -82,7 +82,7 @@ class Http2Connection:
         return self._calls.windows.taken()
 
     def tick(self) -> None:
-        """Begin the next second: what a peer may do so often in one is counted anew."""
+        """Begin the next second: what a peer may do so often in one is counted again."""
         self._counts.tick()
 
     def feed(self, data: bytes) -> list[Event]:

@@ -28,7 +28,7 @@ cdef extern from "_hot.h" nogil:
 cdef const char *DIGITS = b"0123456789ABCDEF"
 cdef tuple MESSAGE_FIELDS = _reference.MESSAGE_FIELDS
 cdef tuple RESULT_FIELDS = _reference.RESULT_FIELDS
-cdef Py_ssize_t TOPIC_SIZE_MAX = 127  # what the careful way allows; the differential test crosses it
+cdef Py_ssize_t TOPIC_SIZE_MAX = 127  # what the slow path allows; the differential test crosses it
 cdef Py_ssize_t BODY_SIZE_MAX = 4 << 20
 cdef Py_ssize_t TEXT_SIZE_MAX = 1024  # of tags, keys and ordering key; longer ones need care
 cdef Py_ssize_t ENTRY_HEAD = 20

@@ -1,7 +1,7 @@
 """What is done for each message that is sent: the reference of `_sent_c`.
 
 Most messages are plain: short names, text that is sound, nothing that waits. `_sent_c` sees that
-they are and has them ready at once; here all of them are left to the careful ways, `Message._check`
+they are and has them ready at once; here all of them are left to the slow paths, `Message._check`
 and `outgoing.prepare_with_care`, which say what is wrong, too.
 """
 

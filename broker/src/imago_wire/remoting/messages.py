@@ -67,7 +67,7 @@ def decode_messages(
 
 
 def encode_message(message: StoredMessage) -> bytes:
-    """Return the record of a message for a client, `size` and `body_crc` computed anew.
+    """Return the record of a message for a client, `size` and `body_crc` computed again.
 
     For what a broker shows to a client without having stored it so: the message of a transaction
     check or of a consumption on demand. The body must be as `sys_flag` says, compressed or not.

@@ -80,7 +80,7 @@ class Attendant:
         """Say what is wrong; one that is being deleted goes, and what it is about stays."""
         me = claimant_of(manifest)
         if not me.deleting:
-            await self._say(manifest, ContentRefusal("InvalidSpec", problem).finding)
+            await self._write_status(manifest, ContentRefusal("InvalidSpec", problem).finding)
         elif me.held:
             why = Leaving("Retained", f"It stays: {problem}", release=True, warning=True)
             await self.voice.release(manifest, why)
@@ -92,14 +92,14 @@ class Attendant:
                 # What this very look has written down must not be unsaid.
                 now = await self._context.kube.get(key.kind, key.namespace, key.name)
                 if now is not None and now["metadata"]["uid"] == manifest["metadata"]["uid"]:
-                    await self._say(now, *found)
+                    await self._write_status(now, *found)
             except Exception as error:
                 if isinstance(error, RetryError):
                     raise
                 # A status that cannot be read may be what went wrong.
                 await self.voice.call_out(manifest, found[0].reason, found[0].message)
 
-    async def _say(self, manifest: Manifest, *found: ConditionFinding) -> None:
+    async def _write_status(self, manifest: Manifest, *found: ConditionFinding) -> None:
         me, before = claimant_of(manifest), status_from(self._kind, manifest)
         said = conditions(found, before.conditions, me.generation, self._context.now())
         after = replace(before, observed_generation=me.generation, conditions=said)

@@ -101,7 +101,7 @@ class ClusterReconciler:
         except OperatorError:
             raise
         except Exception as error:
-            await self._own_up(key, mistake(error))
+            await self._report_internal_error(key, mistake(error))
             raise
 
     async def _look(self, key: ObjectKey) -> float | None:
@@ -111,31 +111,31 @@ class ClusterReconciler:
             return None
         memory = self._memory(key)
         if why := await self._installations.other(manifest):
-            return await self._stand_aside(key, manifest, memory, why)
+            return await self._step_down(key, manifest, memory, why)
         memory.aside = False
         self.seen.add(key)
         if operated_by(manifest) != self._context.installation and not is_going(manifest):
-            manifest = await self._take_up(manifest, memory)
+            manifest = await self._adopt(manifest, memory)
         desired = self._desired(manifest, memory)
         if not isinstance(desired, Desired) or desired.resource.deleting:
             observed = Observed(synced=False, status=status_of_manifest(manifest))
-            return await self._say(
+            return await self._write_status(
                 manifest, memory, desired, observed, self._plan(desired, observed)
             )
         try:
             seen = await self._observer.look(desired, manifest)
         except (BlockedError, InvalidError) as error:
-            await self._blind(manifest, memory, desired, error)
+            await self._report_unobservable(manifest, memory, desired, error)
             raise
         self._ends[key] = ends(seen.observed.certificates)
-        await self._take_over(seen)
+        await self._fence(seen)
         await self._dependents.tell(memory.told, manifest, seen.observed.certificates)
         desired = staged(desired, seen.observed)
         found = self._plan(desired, seen.observed)
         log.debug("%s: %s", key, found.explain())
         return await self._act(manifest, memory, desired, seen, found)
 
-    async def _stand_aside(
+    async def _step_down(
         self, key: ObjectKey, manifest: Manifest, memory: _Memory, why: str
     ) -> float:
         """Leave a cluster to another installation, and say so once."""
@@ -146,23 +146,23 @@ class ClusterReconciler:
         memory.aside = True
         return AWAY_S
 
-    async def _take_up(self, manifest: Manifest, memory: _Memory) -> Manifest:
+    async def _adopt(self, manifest: Manifest, memory: _Memory) -> Manifest:
         """Say that the cluster is ours, before anything is done: of two that say so, one wins."""
         mine = replace(status_of_manifest(manifest), operated_by=self._context.installation)
         await self._write(manifest, memory, mine)
         memory.said_at = None
         return await self._again(manifest)
 
-    async def _blind(
+    async def _report_unobservable(
         self, manifest: Manifest, memory: _Memory, desired: Desired, error: OperatorError
     ) -> None:
         """Say why nothing is seen: a missing right must show where people look."""
         observed = Observed(synced=False, status=status_of_manifest(manifest))
         found = self._plan(desired, observed)
         said = replace(found, findings=(*found.findings, *_problems([error])))
-        await self._say(manifest, memory, desired, observed, said)
+        await self._write_status(manifest, memory, desired, observed, said)
 
-    async def _own_up(self, key: ObjectKey, found: ConditionFinding) -> None:
+    async def _report_internal_error(self, key: ObjectKey, found: ConditionFinding) -> None:
         """Say that a look ended in a mistake of ours, in an event and, where it can be, a status.
 
         It relies on as little as can be: whatever went wrong may go wrong here, too.
@@ -229,7 +229,7 @@ class ClusterReconciler:
     def _plan(self, desired: Desired | UnreadableSpec, observed: Observed) -> ReconcilePlan:
         return plan(desired, observed, self._context.now())
 
-    async def _take_over(self, seen: ClusterSeen) -> None:
+    async def _fence(self, seen: ClusterSeen) -> None:
         """Shut out the operator before this one as soon as brokers can be told."""
         if _connected(seen.observed.registry):
             self._context.leading()
@@ -255,14 +255,14 @@ class ClusterReconciler:
         for text in executor.corrected[:CORRECTED_MAX]:
             await self._kube.event(manifest, "Warning", "DriftCorrected", text)
         said = replace(found, findings=(*found.findings, *_problems(failed)))
-        wait = await self._say(manifest, memory, desired, seen.observed, said)
+        wait = await self._write_status(manifest, memory, desired, seen.observed, said)
         if failed:
             raise failed[0]
         if not seen.observed.window_open:
             return min(wait or WINDOW_S, WINDOW_S)
         return wait
 
-    async def _say(
+    async def _write_status(
         self,
         manifest: Manifest,
         memory: _Memory,

@@ -184,7 +184,7 @@ async def test_metaq_clients_are_delayed_and_answered_as_busy(admin: Admin) -> N
 
 
 async def test_sends_and_receives_of_sdks_count(admin: Admin) -> None:
-    """Ordinary ones have a short way, which nobody with a limit may go."""
+    """Ordinary ones have a fast path, which nobody with a limit may go."""
     first, other = [await SdkPeer.connect(admin.broker.ports.grpc_port) for _ in range(2)]
     ann, bob = (signed_headers(name, f"secret-{name}") for name in ("ann", "bob"))
 

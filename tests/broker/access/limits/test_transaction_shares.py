@@ -113,7 +113,7 @@ async def test_half_messages_of_one_read_count_as_those_of_their_connections_use
     for producer, count in ((greedy, 5), (modest, 2)):
         opaques = [producer.send() for _ in range(count)]
         assert [(await producer.peer.answer(opaque)).code for opaque in opaques] == [OK] * count
-    assert careful == [], "they took the short way"
+    assert careful == [], "they took the fast path"
     assert (halves.of_owner("user greedy"), halves.of_owner("user modest")) == (6, 3)
     limit(broker, transactions_per_user_max=7)
     opaques = [greedy.send() for _ in range(3)]

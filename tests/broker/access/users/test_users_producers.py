@@ -77,7 +77,7 @@ async def senders(broker: Broker) -> AsyncIterator[Senders]:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Count what goes the careful way."""
+    """Count what goes the slow path."""
     counted, send = Counter[str](), SendProcessor.send
 
     def serve(self: Any, exchange: Any) -> Any:
@@ -101,7 +101,7 @@ async def test_another_users_messages_take_nobodys_place(
     before = served["careful"]
     answers = [await senders.send("ann", number, way=way) for number in (1, 2, 3, 2, 0)]
     assert [answer.code for answer in answers] == [OK] * 5
-    assert served["careful"] == before, "the short way"
+    assert served["careful"] == before, "the fast path"
     assert senders.broker.store.queue_range("T", 0)[1] == 8, "each once"
     assert [answers[1].ext, answers[4].ext["queueOffset"]] == [answers[3].ext, "0"]
 

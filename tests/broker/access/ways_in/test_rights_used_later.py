@@ -126,7 +126,7 @@ def allow_all(broker: Broker, user: str, topic: str) -> None:
     access.set_rules(user, rules, BY)
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["careful way", "short way"])
+@pytest.mark.parametrize("known", [False, True], ids=["slow path", "fast path"])
 @pytest.mark.parametrize("code", [Code.PULL_MESSAGE, Code.POP_MESSAGE])
 async def test_who_waits_for_messages_gets_none_once_the_right_is_gone(
     broker: Broker, peer: RemotingPeer, code: Code, known: bool

@@ -1,4 +1,4 @@
-"""With rights in force, what is allowed takes the short ways; what is not is refused as ever."""
+"""With rights in force, what is allowed takes the fast paths; what is not is refused as ever."""
 
 from __future__ import annotations
 

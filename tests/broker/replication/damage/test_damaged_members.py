@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.replication import troubles
+from imago_broker.replication import failover_policy
 from imago_broker.service.puts.put_status import PutStatus
 from imago_log.store import MessageStore
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
@@ -55,7 +55,7 @@ async def test_a_damaged_follower_is_said_and_gets_no_leadership(
 async def test_a_leader_whose_damage_stays_hands_over_to_a_whole_log(
     tmp_path: Path, broken: set[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(troubles, "DAMAGED_LEADS_MS", 200)
+    monkeypatch.setattr(failover_policy, "DAMAGED_LEADS_MS", 200)
     shard = ShardBrokers(tmp_path)
     await shard.start(0, 1, 2)
     await shard.all_in_sync(0, 1, 2)

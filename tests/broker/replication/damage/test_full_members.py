@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 
 from imago_broker.app import ticking
 from imago_broker.core.shard.expendable import has_room_elsewhere
-from imago_broker.replication import troubles
+from imago_broker.replication import failover_policy
 from imago_broker.service import readers
 from imago_broker.service.puts.put_status import PutStatus
 from imago_log.disk.pressure import DiskLevel
@@ -78,7 +78,7 @@ class FillingShard(ShardBrokers):
 
 @pytest.fixture
 def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FillingShard:
-    monkeypatch.setattr(troubles, "CROWDED_LEADS_MS", 200)
+    monkeypatch.setattr(failover_policy, "CROWDED_LEADS_MS", 200)
     monkeypatch.setattr(ticking, "TICK_SECONDS", 0.05)
     monkeypatch.setattr(readers, "RETURN_MS", 200)
     shard = FillingShard(tmp_path)
@@ -101,7 +101,7 @@ async def test_a_master_without_room_gives_leadership_to_a_member_that_has_some(
     assert shard.store(1).log_end == before, "refused at once: too few have room for a copy"
     shard.use(m1=FULL)
     await until(lambda: all(record.full for record in view().members(0)))
-    await asyncio.sleep(5 * troubles.CROWDED_LEADS_MS / 1000)
+    await asyncio.sleep(5 * failover_policy.CROWDED_LEADS_MS / 1000)
     assert await shard.led() == 1, "nobody has room: leadership does not go round"
     shard.use(m2=ENOUGH)
     assert await shard.led(but=1) == 2
@@ -114,7 +114,7 @@ async def test_a_master_without_room_gives_leadership_to_a_member_that_has_some(
 async def test_a_crowded_master_deletes_nothing_while_another_has_room(
     shard: FillingShard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(troubles, "CROWDED_LEADS_MS", 1500)
+    monkeypatch.setattr(failover_policy, "CROWDED_LEADS_MS", 1500)
     await shard.start_all()
     bodies = await shard.fill(0)
     shard.brokers[0].offsets.commit("group", TOPIC, 0, len(bodies))
@@ -130,8 +130,8 @@ async def test_the_checker_of_chaos_sees_a_broker_that_deletes_though_another_ha
     shard: FillingShard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault is this master's alone; what it shows is what runs of chaos look at."""
-    monkeypatch.setattr(troubles, "CROWDED_LEADS_MS", 600_000)
-    monkeypatch.setattr(troubles, "has_room_elsewhere", lambda *_: False)
+    monkeypatch.setattr(failover_policy, "CROWDED_LEADS_MS", 600_000)
+    monkeypatch.setattr(failover_policy, "has_room_elsewhere", lambda *_: False)
     await shard.start_all()
     bodies = await shard.fill(0)
     history = good_history()
@@ -153,7 +153,7 @@ async def test_what_everybody_has_read_stays_until_nobody_has_room(
     shard: FillingShard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the master keeps the leadership."""
-    monkeypatch.setattr(troubles, "CROWDED_LEADS_MS", 600_000)
+    monkeypatch.setattr(failover_policy, "CROWDED_LEADS_MS", 600_000)
     await shard.start_all()
     bodies = await shard.fill(0)
     master, machine = shard.brokers[0], shard.shell(0).machine

@@ -11,7 +11,7 @@ import pytest
 
 from imago_broker.app import ticking
 from imago_broker.app.log_lines import UNNAMED, JsonLines
-from imago_broker.replication import troubles
+from imago_broker.replication import failover_policy
 from imago_broker.service.puts.put_status import PutStatus
 from imago_log.disk.vfs import DiskUsage, OsVfs
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
@@ -53,7 +53,7 @@ def broken(*_: object, **__: object) -> NoReturn:
 async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start three members, lose messages and a leader, stop."""
     used = 50
-    monkeypatch.setattr(troubles, "CROWDED_LEADS_MS", 200)
+    monkeypatch.setattr(failover_policy, "CROWDED_LEADS_MS", 200)
     monkeypatch.setattr(ticking, "TICK_SECONDS", 0.05)
     monkeypatch.setattr(OsVfs, "disk_usage", lambda *_: DiskUsage(total=100, used=used))
     shard = ShardBrokers(

@@ -1,4 +1,4 @@
-"""An effect that fails at each start: the member says so, and begins anew where that is free."""
+"""An effect that fails at each start: the member says so, and begins again where that is free."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.app.member import anew
+from imago_broker.app.member import reset_member
 from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.core.shard.expendable import needed_for
 from imago_broker.core.shard.values import MemberInfo
@@ -81,7 +81,7 @@ async def test_a_member_that_fails_at_each_start_begins_anew(
     assert member is not None
     assert "Truncate failed 3 times, last with ValueError" in member.problems()[0]
     await until(broker.failed.done)
-    assert (folder / anew.MARK).exists()
+    assert (folder / reset_member.MARK).exists()
     told = [record.problem for record in shard.brokers[1].coordinator.view().members(0)]
     assert any("no record border" in problem for problem in told), "others are told"
     await shard.kill(0)
@@ -89,8 +89,8 @@ async def test_a_member_that_fails_at_each_start_begins_anew(
     await shard.all_in_sync(0, 1, 2)
     await shard.same_logs()
     assert (folder / "uuid").read_text() != uuid, "an empty disk is a new member"
-    assert (folder / anew.ASIDE / uuid.strip() / "commitlog").is_dir()
-    assert not (folder / anew.MARK).exists()
+    assert (folder / reset_member.ASIDE / uuid.strip() / "commitlog").is_dir()
+    assert not (folder / reset_member.MARK).exists()
     assert shard.brokers[0].member is not None
     assert shard.brokers[0].member.problem == ""
     await shard.close()
@@ -112,10 +112,10 @@ async def test_a_log_that_is_needed_is_kept(
     member = shard.brokers[0].member
     assert member is not None
     assert "its log is kept: 1 of 2" in member.problems()[0]
-    assert not (folder / anew.MARK).exists()
+    assert not (folder / reset_member.MARK).exists()
     await shard.start(3 - leader)
     await until(shard.brokers[0].failed.done)
-    assert (folder / anew.MARK).exists()
+    assert (folder / reset_member.MARK).exists()
     await shard.kill(0)
     await shard.close()
 
@@ -147,22 +147,24 @@ def test_what_was_begun_is_gone_on_with(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
     (tmp_path / "uuid").write_text("abc\n")
-    anew.decide(tmp_path, "a test")
-    (tmp_path / anew.ASIDE / "older").mkdir(parents=True)
-    (tmp_path / anew.ASIDE / "abc").mkdir()
-    (tmp_path / "config").replace(tmp_path / anew.ASIDE / "abc" / "config")  # then it crashed
-    anew.set_aside(tmp_path, ratio_max=1.1)
-    assert {path.name for path in tmp_path.iterdir()} == {anew.ASIDE, anew.LOCK}
-    aside = tmp_path / anew.ASIDE
+    reset_member.decide(tmp_path, "a test")
+    (tmp_path / reset_member.ASIDE / "older").mkdir(parents=True)
+    (tmp_path / reset_member.ASIDE / "abc").mkdir()
+    (tmp_path / "config").replace(
+        tmp_path / reset_member.ASIDE / "abc" / "config"
+    )  # then it crashed
+    reset_member.set_aside(tmp_path, ratio_max=1.1)
+    assert {path.name for path in tmp_path.iterdir()} == {reset_member.ASIDE, reset_member.LOCK}
+    aside = tmp_path / reset_member.ASIDE
     assert {path.name for path in aside.iterdir()} == {"abc"}
     assert {path.name for path in (aside / "abc").iterdir()} == {"commitlog", "config", "uuid"}
 
 
 def test_what_has_no_room_is_deleted(tmp_path: Path) -> None:
     (tmp_path / "uuid").write_text("abc\n")
-    anew.decide(tmp_path, "a test")
-    anew.set_aside(tmp_path, ratio_max=0.0)
-    assert {path.name for path in tmp_path.iterdir()} == {anew.LOCK}
+    reset_member.decide(tmp_path, "a test")
+    reset_member.set_aside(tmp_path, ratio_max=0.0)
+    assert {path.name for path in tmp_path.iterdir()} == {reset_member.LOCK}
 
 
 def test_a_garbled_note_counts_as_none(tmp_path: Path) -> None:

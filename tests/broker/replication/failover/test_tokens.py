@@ -90,11 +90,11 @@ def change(access: AccessService, how: str) -> None:
         access.put_user(replace(access.users["ann"], enabled=False), by)
     elif how != "nothing":
         access.delete_user("ann", by)
-    if how == "made anew":
+    if how == "made again":
         access.put_user(User(name="ann"), by)
 
 
-@pytest.mark.parametrize("meanwhile", ["nothing", "another change", "deleted", "made anew"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "another change", "deleted", "made again"])
 async def test_one_that_is_short_once_it_is_made_is_taken_back(
     shard: ShardBrokers, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
@@ -122,7 +122,7 @@ async def test_one_that_is_short_once_it_is_made_is_taken_back(
     assert asked == [2, 2], "before it is made, and once it is"
     if meanwhile == "deleted":
         assert "ann" not in access.users
-    elif meanwhile == "made anew":
+    elif meanwhile == "made again":
         assert access.users["ann"].tokens == ()
     else:
         assert tokens_of(shard, 0) == before, "they end when they did"

@@ -14,7 +14,7 @@ from imago_broker.replication.leader import leader_session as leader_module
 from imago_broker.replication.leader import leading as leading_module
 from imago_broker.replication.leader.leader_session import GREETING_MS
 from imago_broker.replication.links import port as port_module
-from imago_broker.replication.links.silent import Silent
+from imago_broker.replication.links.unauthenticated_peers import Silent
 from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.frames.replication import VECTORS

@@ -17,7 +17,7 @@ from imago_broker.replication.leader.leader_session import GREETING_MS
 from imago_broker.replication.links import secure_link
 from imago_broker.replication.links.member_tls import member_uri
 from imago_broker.replication.links.secure_link import SecureLink
-from imago_broker.replication.links.silent import Silent
+from imago_broker.replication.links.unauthenticated_peers import Silent
 from imago_broker.server.tls.handshake_queue import BUDGET_SECONDS
 from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until

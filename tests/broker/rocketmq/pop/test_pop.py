@@ -81,7 +81,7 @@ async def test_message_comes_back_with_its_count(peer: RemotingPeer, broker: Bro
     assert bodies(again) == [b"a"]
     assert decode_messages(again.body)[0].reconsume_times == 1
     await acknowledge(peer, receipts(first)[0])
-    assert pop_of(broker).service.counts.void == 1, "given anew, so the first receipt is void"
+    assert pop_of(broker).service.counts.void == 1, "given again, so the first receipt is void"
     third = await pop(peer, maxMsgNums=1)
     assert (bodies(third), decode_messages(third.body)[0].reconsume_times) == ([b"a"], 2)
 

@@ -55,7 +55,7 @@ def test_message_comes_back_when_its_time_is_up_and_counts() -> None:
     assert queue.acknowledge([0], first)
     assert queue.expired(109, 9) == {}
     assert queue.expired(110, 9) == {1: 1}
-    assert queue.acknowledge([1], first), "its receipt counts until it is handed out anew"
+    assert queue.acknowledge([1], first), "its receipt counts until it is handed out again"
     again = hand_out(queue, 2, now_ms=200)
     queue.hand_out(queue.expired(210, 1), stamp=queue.next_stamp(210), due_ms=220, next_offset=3)
     assert not queue.acknowledge([2], again)
@@ -216,7 +216,7 @@ class Life:
 def test_crashes_lose_no_message_and_forget_no_written_acknowledgement(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With odd seeds the heaps are made anew all the time."""
+    """With odd seeds the heaps are made again all the time."""
     if seed % 2:
         assert popping._SLACK > 0
         monkeypatch.setattr(popping, "_SLACK", 0)

@@ -1,4 +1,4 @@
-"""Pulls that wait by the short way end as those that wait by the table."""
+"""Pulls that wait by the fast path end as those that wait by the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pulls that find messages take a short way: their answers are those of the table."""
+"""Pulls that find messages take a fast path: their answers are those of the table."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_answers_are_those_of_the_table(
     await peer.call(11, ext)  # makes the group
     before = len(through_table)
     short = await peer.call(11, ext, serialize=form)
-    assert len(through_table) == before, "it took the short way"
+    assert len(through_table) == before, "it took the fast path"
     messages, size = (
         broker.rocketmq.delivery.traffic.messages,
         broker.rocketmq.delivery.traffic.bytes,

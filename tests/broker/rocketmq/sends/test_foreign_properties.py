@@ -56,7 +56,7 @@ async def test_names_come_out_whatever_is_beside_them(peer: RemotingPeer, sys_fl
         assert forged(message) == []
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["careful way", "short way"])
+@pytest.mark.parametrize("known", [False, True], ids=["slow path", "fast path"])
 @pytest.mark.parametrize("code", [310, 320])
 async def test_they_come_out_of_each_message_of_a_batch(
     peer: RemotingPeer, code: int, known: bool
@@ -142,7 +142,7 @@ async def test_copy_says_itself_where_its_message_came_from(
         assert copy.properties["DLQ_ORIGIN_MESSAGE_ID"] == message.offset_message_id
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["careful way", "short way"])
+@pytest.mark.parametrize("known", [False, True], ids=["slow path", "fast path"])
 @pytest.mark.parametrize("code", [310, 320])
 @pytest.mark.parametrize(
     "asks",

@@ -55,7 +55,7 @@ async def test_batch_is_repeated_as_a_whole(peer: RemotingPeer) -> None:
 
 
 async def test_many_in_one_packet_are_stored_once_each(peer: RemotingPeer) -> None:
-    await peer.put("T", b"-", queue_id=1)  # from now on the short way is open
+    await peer.put("T", b"-", queue_id=1)  # from now on the fast path is open
     sent = [0, 1, 1, 2, 0, 2, 3]
     asked = [peer.send(310, send_ext("T", 0, numbered(n)), b"%d" % n) for n in sent]
     answers = [await peer.answer(opaque) for opaque in asked]
@@ -109,7 +109,7 @@ async def test_batch_of_other_numbers_is_refused(
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["careful way", "short way"])
+@pytest.mark.parametrize("known", [False, True], ids=["slow path", "fast path"])
 async def test_echo_of_a_consumed_message_claims_nothing(
     peer: RemotingPeer, *, known: bool
 ) -> None:
@@ -159,11 +159,11 @@ async def test_compressed_bodies_and_restart(config: BrokerConfig) -> None:
         await running.stop()
 
 
-@pytest.mark.parametrize("epoch_first", [False, True], ids=["short way", "careful way"])
+@pytest.mark.parametrize("epoch_first", [False, True], ids=["fast path", "slow path"])
 async def test_repeat_of_long_ago_is_confirmed_without_its_place(
     peer: RemotingPeer, *, epoch_first: bool
 ) -> None:
-    """Properties in another order than our clients' go the careful way: the same answer."""
+    """Properties in another order than our clients' go the slow path: the same answer."""
 
     def properties(number: int) -> str:
         text = numbered(number)

@@ -56,7 +56,7 @@ async def test_second_send_takes_the_short_way_and_answers_the_same_fields(
     assert [m.body for m in await peer.messages("T")] == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("times", [1, 2], ids=["careful way", "short way"])
+@pytest.mark.parametrize("times", [1, 2], ids=["slow path", "fast path"])
 @pytest.mark.parametrize("serialize", list(SerializeType))
 async def test_answer_has_the_header_form_of_its_request(
     peer: RemotingPeer, serialize: SerializeType, times: int
@@ -101,7 +101,7 @@ async def test_one_way_send_is_stored_and_never_answered(peer: RemotingPeer) -> 
     assert [m.body for m in await peer.messages("T")] == [b"1", b"2", b"3"]
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["careful way", "short way"])
+@pytest.mark.parametrize("known", [False, True], ids=["slow path", "fast path"])
 async def test_batch_is_stored_as_messages_of_their_own(peer: RemotingPeer, known: bool) -> None:
     if known:
         await peer.put("T", b"0", queue_id=1)
@@ -120,7 +120,7 @@ async def test_batch_flag_without_the_batch_code_is_a_batch(peer: RemotingPeer) 
     assert [m.body for m in await peer.messages("T")] == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["careful way", "short way"])
+@pytest.mark.parametrize("known", [False, True], ids=["slow path", "fast path"])
 @pytest.mark.parametrize(
     "body",
     [
@@ -217,7 +217,7 @@ async def test_reserved_properties_that_a_client_echoes_are_made_anew(peer: Remo
     assert list(second.properties).count("CLUSTER") == 1
 
 
-@pytest.mark.parametrize("times", [1, 2], ids=["careful way", "short way"])
+@pytest.mark.parametrize("times", [1, 2], ids=["slow path", "fast path"])
 async def test_message_for_light_queues_is_in_its_topic_alone(
     peer: RemotingPeer, broker: Broker, times: int
 ) -> None:

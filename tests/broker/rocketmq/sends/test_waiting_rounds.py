@@ -259,7 +259,7 @@ async def test_what_is_expected_of_a_producer_is_kept_until_something_else_happe
         assert await put(number) == 0
     assert looked_up == [P]
     assert not careful
-    # A new life of the producer in another queue: it begins anew everywhere.
+    # A new life of the producer in another queue: it begins again everywhere.
     assert await put(0, 1, 1) == 0
     assert await put(6) != 0
     assert await put(0, 1) == 0

@@ -362,7 +362,7 @@ async def test_mappings_survive_a_restart(config: BrokerConfig) -> None:
 async def test_a_mapping_that_cannot_be_read_keeps_no_broker_from_starting(
     config: BrokerConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its queues are what they seem to be, until it is told anew or its topic is deleted."""
+    """Its queues are what they seem to be, until it is told again or its topic is deleted."""
     for life in range(2):
         broker = Broker(config)
         await broker.start()

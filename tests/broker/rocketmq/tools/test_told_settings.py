@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import Broker
-from imago_broker.app.kept_settings.told_settings import FILE, ToldSettings
+from imago_broker.app.kept_settings.tool_settings import FILE, ToldSettings
 from imago_broker.ports import CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.tools.original_settings import with_told
 from imago_log.errors import NoSpaceError

@@ -145,7 +145,7 @@ async def test_topic_that_is_gone_leaves_the_transaction_open(
     answer = await end(peer, one, COMMIT)
     assert (answer.code, answer.remark) == (1, "topic[T] not exist, apply first please!")
     assert len(broker.rocketmq.transactions.service.halves) == 1
-    await peer.put("T", b"made anew", queue_id=1)
+    await peer.put("T", b"made again", queue_id=1)
     assert (await end(peer, one, COMMIT)).code == ResponseCode.SUCCESS
     assert [message.body for message in await peer.messages("T")] == [b"x"]
 

@@ -114,7 +114,7 @@ async def note_holder_of_token(services: AdminServices, request: web.Request) ->
 def _check_version(services: AdminServices, name: str, version: str) -> None:
     """Raise unless who passes a call on knows of its caller what is known here.
 
-    Its copy of the users may be old, and the right is not asked for anew.
+    Its copy of the users may be old, and the right is not asked for again.
     """
     if version != version_of(services.access, name):
         raise AdminError(

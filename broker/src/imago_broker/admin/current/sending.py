@@ -12,8 +12,8 @@ from imago_broker.admin.calls.guard import json_body, json_response, text_of
 from imago_broker.admin.charges import charged
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.paging import LIMIT, number
+from imago_broker.admin.resources.cluster_lists import leads
 from imago_broker.admin.resources.everywhere import ask_others
-from imago_broker.admin.resources.whole import leads
 from imago_broker.admin.shards.shards import asked_of_master, is_forwarded, no_master
 from imago_broker.model.bounds import as_json
 from imago_broker.model.groups import GroupConfig

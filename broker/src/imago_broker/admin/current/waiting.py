@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_broker.admin.calls.guard import json_response
 from imago_broker.admin.message_ids import checked
 from imago_broker.admin.paging import LIMIT, number
+from imago_broker.admin.resources.cluster_lists import leads
 from imago_broker.admin.resources.everywhere import ask_others
 from imago_broker.admin.resources.messages import TIME_MAX
-from imago_broker.admin.resources.whole import leads
 from imago_broker.admin.shards.shards import is_forwarded, no_master
 from imago_broker.core.away import AwayShard
 from imago_broker.model.registry.cluster import shard_name

@@ -37,7 +37,7 @@ async def show(services: AdminServices, _: web.Request) -> web.Response:
 
 
 async def restart(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/metaq/slave/restart: connect anew, and look again what the master has."""
+    """POST /admin/v1/metaq/slave/restart: connect again, and look again what the master has."""
     refuse_unknown(await json_body(request), ())
     _slave(services).restart()
     return json_response({"restarted": True})

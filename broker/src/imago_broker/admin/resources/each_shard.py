@@ -9,9 +9,9 @@ from imago_broker.admin.calls.guard import json_response
 from imago_broker.admin.errors import AdminError, not_found
 from imago_broker.admin.lags import retries_of
 from imago_broker.admin.resources import groups, topics
+from imago_broker.admin.resources.cluster_lists import leads
 from imago_broker.admin.resources.everywhere import ask_members, ask_others
 from imago_broker.admin.resources.status import describe
-from imago_broker.admin.resources.whole import leads
 from imago_broker.admin.shards.shards import is_forwarded, no_master
 from imago_broker.model.access.access import READ, AccessKind, Need
 from imago_broker.model.names import OWN_GROUPS

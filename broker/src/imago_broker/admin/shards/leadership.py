@@ -41,7 +41,7 @@ OPERATOR_EPOCH = "Imago-Operator-Epoch"
 EXPECTED = ("brokerId", "epoch", "requestId")
 NOTHING_TO_DO = "Nothing is to be done."
 CURE_WAIT = "Wait until it is: `imago shard show`, or GET /admin/v1/shard, says who is in sync."
-CURE_AGAIN = "Look again (`imago shard show`, or GET /admin/v1/shard) and decide anew."
+CURE_AGAIN = "Look again (`imago shard show`, or GET /admin/v1/shard) and decide again."
 
 
 async def shard(services: AdminServices, _: web.Request) -> web.Response:

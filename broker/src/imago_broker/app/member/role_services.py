@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.app.member import anew
+from imago_broker.app.member import reset_member
 from imago_broker.errors import ExitCode, FatalError
 
 if TYPE_CHECKING:
@@ -118,10 +118,10 @@ class RoleServices:
         if ports.waiting:
             ports.release()
 
-    def begin_anew(self, why: str) -> None:
+    def reset_member(self, why: str) -> None:
         """End the process; the next start sets the data folder aside."""
         try:
-            anew.decide(Path(self._config.broker.data_dir), why)
+            reset_member.decide(Path(self._config.broker.data_dir), why)
         except OSError as error:
             logger.warning("begin_anew_impossible reason=%s", error)
             return

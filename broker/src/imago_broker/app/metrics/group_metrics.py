@@ -1,4 +1,4 @@
-"""The metrics of consumer groups, made anew whenever Prometheus asks."""
+"""The metrics of consumer groups, made again whenever Prometheus asks."""
 
 from __future__ import annotations
 

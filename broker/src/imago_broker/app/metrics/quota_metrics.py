@@ -1,4 +1,4 @@
-"""The metrics of limits per tenant, made anew whenever Prometheus asks."""
+"""The metrics of limits per tenant, made again whenever Prometheus asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of a broker's part in its shard, made anew whenever Prometheus asks."""
+"""The metrics of a broker's part in its shard, made again whenever Prometheus asks."""
 
 from __future__ import annotations
 

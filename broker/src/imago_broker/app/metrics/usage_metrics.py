@@ -1,4 +1,4 @@
-"""The metrics of what topics took and groups were given, made anew whenever Prometheus asks."""
+"""The metrics of what topics took and groups were given, made again whenever Prometheus asks."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
     from imago_broker.config.sections.sections import LimitsSection
     from imago_broker.core.budget import OutputBudget
+    from imago_broker.server.connection_places import Places
     from imago_broker.server.listener import ListenerLimits
-    from imago_broker.server.places import Places
     from imago_broker.server.tls.handshake_queue import HandshakeQueue
     from imago_broker.server.tls.tls_certificates import Certificates
     from imago_broker.server.tls.tls_entry import TlsDoor

@@ -13,9 +13,9 @@ from imago_broker.processors.grpc.asking import TableAsker
 from imago_broker.processors.grpc.authentication import CallUsers
 from imago_broker.processors.grpc.clients import SdkClients
 from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
+from imago_broker.processors.grpc.consuming.fast_path import FastPath
 from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
 from imago_broker.processors.grpc.consuming.receiving import LiteReaders, PlainPops, ReceiveCalls
-from imago_broker.processors.grpc.consuming.short_way import ShortWay
 from imago_broker.processors.grpc.lite_topics import LiteCalls
 from imago_broker.processors.grpc.plain_sends import PlainSends
 from imago_broker.processors.grpc.recalling import RecallCalls
@@ -103,11 +103,11 @@ def serve_grpc(
             acks=acks,
             renewals=pop.renewals,
             lite=LiteReaders(clients.wants_lite, pop.lite.of),
-            plain=PlainPops(ShortWay(authentication, table, "pull"), pop.short),
+            plain=PlainPops(FastPath(authentication, table, "pull"), pop.short),
         ),
         acks=acks,
         plain_acks=PlainAcks(
-            ShortWay(authentication, table, "client"),
+            FastPath(authentication, table, "client"),
             pop.receipts,
             clock,
             broker_name=identity.broker_name,

@@ -21,8 +21,8 @@ from imago_broker.replication.links.member_tls import member_uri
 from imago_broker.replication.links.port import ReplicationPort
 from imago_broker.server.binding import cure_of
 from imago_broker.server.client_ports import ClientPorts, Door
+from imago_broker.server.connection_places import Places
 from imago_broker.server.listener import Listener, ListenerLimits
-from imago_broker.server.places import Places
 from imago_broker.server.tls.self_signed import SelfSigned
 from imago_broker.server.unfinished import InputGuard
 

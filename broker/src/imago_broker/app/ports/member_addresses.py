@@ -15,7 +15,7 @@ Address = IPv4Address | IPv6Address
 
 
 class MemberAddresses:
-    """The registered addresses of all brokers, read anew where the registry has changed.
+    """The registered addresses of all brokers, read again where the registry has changed.
 
     Names are not looked up: a broker registers the addresses of its machine beside its host. What
     brokers announce through the open name service does not count, since anybody may; nor does

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 
-from imago_broker.server.places import NO_LIMIT
+from imago_broker.server.connection_places import NO_LIMIT
 from imago_log.config import FILES_OPEN_MAX
 
 logger = logging.getLogger(__name__)

@@ -114,7 +114,7 @@ def topic_nodes(
     for topic in topics:
         for branch, partitions in _partitions(topic, record.shard).items():
             if branch == FOR_PRODUCERS and suffix != MASTER:
-                continue  # none reads it, but all would connect anew whenever a slave comes or goes
+                continue  # none reads it, but all would connect again when a slave comes or goes
             node = f"{paths.topic(branch, topic.name)}/{broker}"
             nodes[node] = _payload(branch, partitions, broker)
     return nodes

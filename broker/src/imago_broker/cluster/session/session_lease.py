@@ -60,7 +60,7 @@ class Lease:
         return self._end_ms
 
     def revoke(self) -> None:
-        """End it now; from any thread. The next call that is answered begins it anew."""
+        """End it now; from any thread. The next call that is answered begins it again."""
         if not self._config.alone:
             self._end_ms = NONE
 

@@ -124,7 +124,7 @@ def _view_seen(transition: Transition, event: events.ViewSeen) -> None:
     # coordinator itself has lost its memory.
     older = event.shard.version < state.shard.version
     if older and not (fresh and event.shard.version < state.question_version):
-        # A late snapshot; or the node was deleted, and perhaps made anew.
+        # A late snapshot; or the node was deleted, and perhaps made again.
         transition.ask()
         return
     shard = event.shard

@@ -61,18 +61,18 @@ def reconcile(own: Log, theirs: Log) -> CutBack:
     shorter end of it is the last offset at which they are surely equal. If that is the epoch
     which the leader is filling, nothing is cut: what the follower has of it came from this
     leader, whose log has grown since it told us its end. Where the leader no longer has that
-    offset, or nothing is common, the follower begins anew.
+    offset, or nothing is common, the follower begins again.
     """
-    anew = CutBack(theirs.start, 0, reset=own.start != theirs.start)
+    again = CutBack(theirs.start, 0, reset=own.start != theirs.start)
     common = set(written_epochs(own)) & set(written_epochs(theirs))
     if not common:
-        return anew
+        return again
     epoch, _ = max(common)
     end = epoch_end(own, epoch)
     if epoch != theirs.epochs[-1][0]:
         end = min(end, epoch_end(theirs, epoch))
     if end < max(own.start, theirs.start):
-        return anew
+        return again
     return CutBack(end, epoch)
 
 

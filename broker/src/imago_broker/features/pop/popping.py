@@ -3,7 +3,7 @@
 Messages are handed out together, for a time during which nobody else gets them: a *handout*, known
 by its stamp, which clients carry in their receipts. What is acknowledged leaves its handout; what
 is not when the time is up is handed out again, and its count grows. A receipt counts for as long as
-the message has not been handed out anew, be its time up or not.
+the message has not been handed out again, be its time up or not.
 
 Three kinds of facts make up the whole state, so that the log can hold it: the handouts, the offset
 up to which messages were handed out for the first time, and the offset below which everything is
@@ -85,7 +85,7 @@ class PopQueue:
 
     def _restore(self, stamp: int, handout: Handout) -> None:
         for offset in handout.times:
-            # Cut off between two records: what was handed out anew is in both.
+            # Cut off between two records: what was handed out again is in both.
             self._leave(offset)
             self._where[offset] = stamp
             self.next_offset = max(self.next_offset, offset + 1)
@@ -134,7 +134,7 @@ class PopQueue:
     def hand_out(
         self, messages: Mapping[int, int], *, stamp: int, due_ms: int, next_offset: int
     ) -> None:
-        """Hand out messages together, some of them maybe anew.
+        """Hand out messages together, some of them maybe again.
 
         `messages`: how often each was handed out before. `next_offset`: behind all that were read
         for it, also those that were not wanted.
@@ -222,7 +222,7 @@ class PopQueue:
     ) -> int | None:
         """Hide a message for another time from now on; return the new stamp, None: not out.
 
-        Its count does not grow before it is handed out anew, and not then, either, unless
+        Its count does not grow before it is handed out again, and not then, either, unless
         `counted`.
         """
         if not self.is_out(offset, stamp):

@@ -236,7 +236,7 @@ class PopReader:
             if found.status is ReadStatus.OFFSET_OVERFLOW_BADLY:
                 # The log has lost its end since: what the group was told of it is void.
                 if self._pops.known(look.popped.key) is look.popped:
-                    look.popped = self._pops.begin_anew(look.popped.key, found.max_offset)
+                    look.popped = self._pops.begin_again(look.popped.key, found.max_offset)
                 look.times.clear()
                 look.records.clear()
                 look.size, look.next_offset = 0, found.max_offset

@@ -109,7 +109,7 @@ class ReceiptProcessor:
             self._pops.counts.void += 1
             raise RequestError(
                 ResponseCode.NO_MESSAGE,
-                "the receipt does not count: the message is acknowledged or was given anew",
+                "the receipt does not count: the message is acknowledged or was given again",
             )
         self._pops.changed(popped)
         self._waiting.out_until(header.topic, header.queue_id, now_ms + header.invisible_time)

@@ -7,7 +7,7 @@ nobody is answered before every in-sync member has it. So a restart or another m
 out early, loses nothing that is out and forgets no acknowledgement that was answered.
 
 Whoever sets the committed offset from outside (an administrator, a consumer that pulls) starts the
-group anew there.
+group again there.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class PopService:
         popped = self._queues.get(key)
         if popped is not None and popped.told == committed:
             return popped
-        return self.begin_anew(key, begin() if committed is None else committed)
+        return self.begin_again(key, begin() if committed is None else committed)
 
     def glance(self, key: Queue, begin: Callable[[], int]) -> Popped:
         """Return the same as `of`, and keep nothing of a group that has not begun."""
@@ -181,7 +181,7 @@ class PopService:
             return popped
         return Popped(key, PopQueue(begin() if committed is None else committed), committed)
 
-    def begin_anew(self, key: Queue, offset: int) -> Popped:
+    def begin_again(self, key: Queue, offset: int) -> Popped:
         """Forget what is out and hand out from an offset on."""
         old = self._queues.pop(key, None)
         if old is not None:

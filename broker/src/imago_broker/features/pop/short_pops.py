@@ -1,4 +1,4 @@
-"""POPs of other protocols' short ways: what is there now, without a request of remoting."""
+"""POPs of other protocols' fast paths: what is there now, without a request of remoting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Wanted = tuple[str, str, tuple[str, str], int, int]
 """Group, topic, expression, how many messages at most, and for how many milliseconds."""
 _TAG: Final = "TAG"
 ASKS_KEPT_MAX = 1024
-"""What is asked for again and again; all is found anew where there is more."""
+"""What is asked for again and again; all is found again where there is more."""
 QUEUES_KEPT_MAX = 16
 """Of a topic of which that is kept: each of them is first in turn."""
 
@@ -43,7 +43,7 @@ class _Known(NamedTuple):
 
 
 class ShortPops:
-    """Takes what is there. Whoever has to wait, or to be refused, goes the careful way."""
+    """Takes what is there. Whoever has to wait, or to be refused, goes the slow path."""
 
     def __init__(self, parts: PopParts, popping: PopProcessor) -> None:
         self._parts, self._popping = parts, popping

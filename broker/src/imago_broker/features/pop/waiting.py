@@ -144,7 +144,7 @@ class PopWaiting:
         self._come_back((name, ANY_QUEUE), due_ms)
 
     def acknowledged(self, topic: str, queue_id: int) -> None:
-        """Wake whoever consumes in order: all that is out of a queue may be given anew."""
+        """Wake whoever consumes in order: all that is out of a queue may be given again."""
         for place in self._places(topic, queue_id):
             if place in self._in_order:
                 self._hold.look_again(*place)

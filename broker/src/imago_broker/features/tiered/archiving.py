@@ -124,7 +124,7 @@ class Archive:
         """Compare a file that both have; False: there is none to compare, or it is damaged here.
 
         What a former master took there is this log's, unless members have lost what it had, or
-        began anew with an older copy of it: such files and all behind them are named no more.
+        began again with an older copy of it: such files and all behind them are named no more.
         """
         start = self._store.log_start
         segments = self.manifest.segments

@@ -107,7 +107,7 @@ class BlockCache:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def forget(self, name: str) -> None:
-        """Fetch all of an object anew."""
+        """Fetch all of an object again."""
         for block in [block for block in self._here if block[0] == name]:
             self._drop(block)
 

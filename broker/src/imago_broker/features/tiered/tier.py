@@ -170,7 +170,7 @@ class Tier:
         return archive
 
     async def _lead(self) -> None:
-        """Work until something goes wrong: then what stands in the bucket is read anew."""
+        """Work until something goes wrong: then what stands in the bucket is read again."""
         archive = await self._claimed()
         self._take(archive)
         self._archive = archive

@@ -198,8 +198,8 @@ class TransactionProcessor:
     def resume(self, exchange: Exchange) -> Reply | None:
         """RESUME_CHECK_HALF_MESSAGE: have the producer asked again about a message given up.
 
-        It becomes a half message anew, which nobody was asked about yet: once, however often that
-        is asked for. One that is open still begins to count anew.
+        It becomes a half message again, which nobody was asked about yet: once, however often that
+        is asked for. One that is open still begins to count again.
         """
         header = ResumeCheckHalfMessageRequestHeader.from_ext(exchange.ext)
         try:
@@ -210,16 +210,16 @@ class TransactionProcessor:
         if copy is None or copy.topic not in (names.GIVEN_UP_TOPIC, names.HALF_TOPIC):
             raise _wrong(f"no message of a transaction has the id {header.msg_id}")
         if copy.topic == names.HALF_TOPIC:
-            return self._count_anew(copy.queue_offset)
+            return self._count_again(copy.queue_offset)
         if not self._transactions.ready:
             return _BEGINS
         resumed = self._half_of(copy)
         if resumed is not None:
-            return self._count_anew(resumed)
+            return self._count_again(resumed)
         self._resume(exchange, copy)
         return None
 
-    def _count_anew(self, offset: int) -> Reply:
+    def _count_again(self, offset: int) -> Reply:
         if offset < 0:
             return Reply(ResponseCode.SYSTEM_BUSY, "this message is just being resumed")
         half = self._transactions.halves.get(offset)

@@ -24,7 +24,7 @@ HOSTS_MAX: Final = 64
 RULES_MAX: Final = 1000
 """Of one user."""
 DECISIONS_KEPT_MAX: Final = 10_000
-"""Of one user; above it they are made anew."""
+"""Of one user; above it they are made again."""
 CLUSTER_NAME: Final = "cluster"
 """There is one cluster: requests about it ask for this name, and rules about it need none."""
 

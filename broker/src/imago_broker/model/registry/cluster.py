@@ -93,7 +93,7 @@ class BrokerRecord:
     incarnation: int = 0
     """Transaction id of the registration: one life of the process. 0 until registered."""
     unclean: bool = False
-    """The folder was not closed in order and the machine was started anew since: what was
+    """The folder was not closed in order and the machine was started again since: what was
     written and not synced may be gone."""
     log_epoch: int = 0
     """Epoch of the last record in the log when the record was made."""

@@ -44,7 +44,7 @@ class CallUsers:
         return not self._enabled or self._access.may(user or ANONYMOUS, need, address)
 
     def grant(self, call: Call, needs: Sequence[Need]) -> bool:
-        """Whether a short way may serve what needs this: its user may, and nobody counts it."""
+        """Whether a fast path may serve what needs this: its user may, and nobody counts it."""
         if not self._enabled:
             return True
         access, user = self._access, call.user or ANONYMOUS

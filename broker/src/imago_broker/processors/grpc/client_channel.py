@@ -74,7 +74,7 @@ class ClientChannel(CallChannel):
         return self._stream
 
     def tell_reconnect(self) -> None:
-        """Have it ask for routes anew."""
+        """Have it ask for routes again."""
         self._nonce += 1
         told = make("ReconnectEndpointsCommand", nonce=f"{id(self):x}-{self._nonce}")
         self.tell(reconnect_endpoints_command=told)

@@ -189,7 +189,7 @@ class SdkClients:
                 self._forget(key)
 
     def reconnect(self) -> None:
-        """Have all clients ask for routes anew: this broker leads no more, or closes."""
+        """Have all clients ask for routes again: this broker leads no more, or closes."""
         for client in self._clients.values():
             if client.channel is not None:
                 client.channel.tell_reconnect()

@@ -1,8 +1,8 @@
-"""The short way of SendMessage: ordinary messages, without a request of the remoting protocol.
+"""The fast path of SendMessage: ordinary messages, without a request of the remoting protocol.
 
 One message of an ordinary kind to a topic that is there goes from its bytes to the log, with those
 of all connections of the turn in one put, and its answer is made in one go. Whatever else is asked
-for goes the careful way.
+for goes the slow path.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PlainSends:
         settings: LiveSettings[RocketmqSection],
         cluster: str,
     ) -> None:
-        """`table` serves what goes the careful way, in the same lane."""
+        """`table` serves what goes the slow path, in the same lane."""
         self._users, self._messages, self._handles = users, messages, handles
         self._made = handles.by_name
         self._settings = settings
@@ -81,7 +81,7 @@ class PlainSends:
         self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
 
     def take(self, call: Call, data: bytes) -> bool:
-        """Put the message of a request; False: it goes the careful way."""
+        """Put the message of a request; False: it goes the slow path."""
         lane, stream = self._lane, call.stream
         if self._watched or lane.running >= lane.running_max:
             return False

@@ -79,7 +79,7 @@ def type_of_topic(config: TopicConfig | None) -> str:
 
 
 class _Sends:
-    """The messages of one request, on their careful way."""
+    """The messages of one request, on their slow path."""
 
     def __init__(
         self, call: Call, asker: TableAsker, topic: str, config: TopicConfig | None

@@ -43,7 +43,7 @@ class Method(NamedTuple):
     lasts: bool = False
     """Whether it is a stream of commands, which is over when the client says so."""
     plain: Callable[[Call, bytes], bool] | None = None
-    """A short way, which is tried first; it returns whether it was one."""
+    """A fast path, which is tried first; it returns whether it was one."""
 
     @property
     def request(self) -> str:

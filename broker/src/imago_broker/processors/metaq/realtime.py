@@ -55,7 +55,7 @@ class RealTimeStatistics:
         return f"Invalid keyTwo:{topic}" if pair is None else self._text(pair, now_ms)
 
     def reset(self, now_ms: int) -> None:
-        """Begin anew."""
+        """Begin again."""
         self._since_ms = now_ms
         self._totals.clear()
         self._topics.clear()

@@ -57,7 +57,7 @@ class MetaqProcessors:
     ) -> None:
         self._puts = puts
         self.take_puts = puts.take
-        """The short way of a read that begins with puts: (peer, data) to where they end."""
+        """The fast path of a read that begins with puts: (peer, data) to where they end."""
         self.stats_text = stats.text
         """What ``stats`` answers to an item."""
         self._gets = gets

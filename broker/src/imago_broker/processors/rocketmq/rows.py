@@ -87,12 +87,12 @@ class Table:
 
     @property
     def watched(self) -> bool:
-        """Whether a hook has to see every request; the short ways ask `grants` and no other."""
+        """Whether a hook has to see every request; the fast paths ask `grants` and no other."""
         return bool(self.hooks) and len(self.hooks) > (self.grants is not None)
 
     @property
     def grants(self) -> AccessGrants | None:
-        """What the short ways ask in place of access control; None: there is none."""
+        """What the fast paths ask in place of access control; None: there is none."""
         return next((hook.grants for hook in self.hooks if isinstance(hook, AccessHook)), None)
 
     def refused_by_header(self, exchange: Exchange) -> RefusedRequest | None:
@@ -187,7 +187,7 @@ def reply_of(handle: Handler, exchange: Exchange) -> Reply | None:
 def not_here(reason: str) -> Reply:
     """Return the answer to a request that another member of the shard serves.
 
-    Producers of 4.9 and 5.x try another broker on this code; whoever reads routes anew on it
+    Producers of 4.9 and 5.x try another broker on this code; whoever reads routes again on it
     finds the master.
     """
     return Reply(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}")

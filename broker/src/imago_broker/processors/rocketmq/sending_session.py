@@ -1,4 +1,4 @@
-"""A connection as the short ways of a send use it."""
+"""A connection as the fast paths of a send use it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SendingSession(Channel, Protocol):
-    """A connection as the short way uses it."""
+    """A connection as the fast path uses it."""
 
     grants: Grants | None
     """What its users may do; None: all."""

@@ -8,6 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from imago_broker.processors.rocketmq.fast_paths import (
+    build_pull_path,
+    build_send_path,
+    pull_reading,
+)
 from imago_broker.processors.rocketmq.groups.members import MemberProcessor
 from imago_broker.processors.rocketmq.groups.offsets import OffsetProcessor
 from imago_broker.processors.rocketmq.pull.pull import PullProcessor
@@ -16,11 +21,6 @@ from imago_broker.processors.rocketmq.rows import Row, Table, build_table
 from imago_broker.processors.rocketmq.send.half_sends import HalfSends
 from imago_broker.processors.rocketmq.send.send import SendProcessor
 from imago_broker.processors.rocketmq.send.send_back import SendBackProcessor
-from imago_broker.processors.rocketmq.short_ways import (
-    build_pull_path,
-    build_send_path,
-    pull_reading,
-)
 from imago_broker.processors.rocketmq.static.static_front import StaticFront
 from imago_broker.processors.rocketmq.tools.admin_rows import admin_rows
 from imago_broker.processors.rocketmq.users.access_rows import access_rows

@@ -94,12 +94,12 @@ class Following:
         if self._tls is not None and self._tls.plain_too and self._called is not None:
             self._plain_next = self._called.unanswered
         self._lost = reason
-        self._say("replication_disconnected", reason)
+        self._log_once("replication_disconnected", reason)
         if session.agreed:
             self._pause_seconds = PAUSE_SECONDS_MIN
         self._ended.set()
 
-    def _say(self, event: str, reason: str) -> None:
+    def _log_once(self, event: str, reason: str) -> None:
         if times := self._lines.due(event, reason):
             logger.info("%s leader=%s times=%d reason=%s", event, self.leader.uuid, times, reason)
 
@@ -132,7 +132,7 @@ class Following:
                 sock = await _connected(record.host, record.replication)
         except (OSError, TimeoutError) as error:
             reason = f"{record.replication_address}: {str(error) or 'no answer'}"
-            self._say("replication_unreachable", reason)
+            self._log_once("replication_unreachable", reason)
             self._lost = reason
             return False
         self.session = FollowerSession(

@@ -146,7 +146,7 @@ class Leading:
         self.appended()  # a follower whose rate was used up may go on
 
     def _keep_what_is_read(self) -> None:
-        """Have retention wait for connected followers: else they would begin anew."""
+        """Have retention wait for connected followers: else they would begin again."""
         cursors = [session.cursor for session in self.sessions if session.cursor is not None]
         self._store.keep_from(min((cursor.acked for cursor in cursors), default=None))
 

@@ -75,7 +75,7 @@ class Addresses:
     def includes(self, peer: str, members: Iterable[BrokerRecord]) -> bool:
         """Whether a caller that has said nothing comes from where one of these is registered.
 
-        Hosts are looked up anew when what is known of them is old, however many call.
+        Hosts are looked up again when what is known of them is old, however many call.
         """
         caller = _parsed(peer)
         if caller is None:

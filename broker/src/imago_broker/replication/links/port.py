@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.replication.links.link import Link, prepared
 from imago_broker.replication.links.secure_link import SecureLink
-from imago_broker.replication.links.silent import Silent
+from imago_broker.replication.links.unauthenticated_peers import Silent
 from imago_wire.replication.encoder import encode
 from imago_wire.replication.frames import RefusalCode, Refuse
 

@@ -59,7 +59,7 @@ class CopiedPartition:
 
     @property
     def tail(self) -> QueueTail:
-        """The end of the copy; found anew each time, for its topic may be made anew."""
+        """The end of the copy; found again each time, for its topic may be made again."""
         return self._messages.store.tail(self.topic, self.number)
 
     @property
@@ -171,7 +171,7 @@ class CopiedPartition:
     def _differs(self, position: int, what: str) -> CopyError:
         return CopyError(
             f"the copy ends at {self.end}, and at {position} the master {what}: delete the topic "
-            "here and it is copied anew"
+            "here and it is copied again"
         )
 
 

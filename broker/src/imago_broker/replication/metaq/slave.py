@@ -96,7 +96,7 @@ class MetaqSlave:
         self._master, self._problem = "", "it was stopped"
 
     def restart(self) -> None:
-        """Connect anew, and look again which topics there are and where they stand."""
+        """Connect again, and look again which topics there are and where they stand."""
         self.stop()
         self.start()
 
@@ -151,7 +151,7 @@ class MetaqSlave:
         try:
             if self._settings.current.slave_sync_config:
                 await self._master_settings.ask(ask, master.partitions)
-            self._take_up(master, address)
+            self._adopt(master, address)
             self._messages.copied_from = f"the original master {master.url}"
             copies = [self._copy(each, ask) for each in self._partitions]
             tasks = [asyncio.create_task(work) for work in (self._watch(master), *copies)]
@@ -185,7 +185,7 @@ class MetaqSlave:
             ):
                 return
 
-    def _take_up(self, master: MetaqMaster, address: str) -> None:
+    def _adopt(self, master: MetaqMaster, address: str) -> None:
         """Make the master's topics that are missing here, and plan their partitions."""
         left_out, partitions = [], []
         known = {(each.topic, each.number): each.copied for each in self._partitions}
@@ -240,7 +240,7 @@ class MetaqSlave:
                 self._note(partition, str(error))
                 begun = False
             except KeyError:
-                return  # the topic was deleted here: all is read anew
+                return  # the topic was deleted here: all is read again
             steps = 0 if grown else min(steps + 1, DELAY_STEPS)
             delay_ms = self._settings.current.slave_delay_ms_max * steps / DELAY_STEPS
             await asyncio.sleep(delay_ms / 1000)

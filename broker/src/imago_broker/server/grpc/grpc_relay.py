@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from imago_broker.server.connection_places import Places
     from imago_broker.server.introductions import Introductions
-    from imago_broker.server.places import Places
     from imago_broker.server.session import Session
     from imago_broker.server.tls.tls_certificates import Certificates
 
@@ -132,7 +132,7 @@ class GrpcRelay:
             (transport.pause_reading if slow else transport.resume_reading)()
 
     def upstream_lost(self, upstream: Upstream, reason: str) -> None:
-        """The master is gone: the client begins anew; or was not reached, and it is served here."""
+        """The master is gone: the client begins again; or not reached, and it is served here."""
         del upstream
         log.info("relay_lost to=%s reason=%s", target_of(*self.to), reason)
         self.end()

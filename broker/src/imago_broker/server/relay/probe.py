@@ -38,7 +38,7 @@ async def until_it_leads(
     have passed the question on, to the one who asks and holds all requests, this one too.
     `tls`: what it is trusted by; with `plain_too` it is asked without first, and with TLS once it
     has refused that, as one does that serves TLS only. `introduction` makes what is said first,
-    each time anew: that a broker asks.
+    each time again: that a broker asks.
     """
     patience, way = PATIENCE_SECONDS, None if plain_too else tls
     while True:

@@ -202,7 +202,7 @@ class Relay(asyncio.Protocol):
             upstream.close()
             self.upstream_lost(upstream, f"bad answer: {error}")
             return
-        self._say(told)
+        self._send(told)
         if self._state is _State.JOINING and self._ledger.greeted:
             self._joined()
         else:
@@ -224,13 +224,13 @@ class Relay(asyncio.Protocol):
             return
         if self._ledger.owing:
             log.info("relay_broken host=%s port=%d reason=%s", *self._to, reason)
-        self._say(self._ledger.refusals())
+        self._send(self._ledger.refusals())
         if self._state is _State.PIPING:
-            self._begin_anew()
+            self._begin_again()
         else:
             self._look()
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """Let the next request open another connection."""
         self._become(_State.IDLE)
         self._unsent = self._ledger.unread()
@@ -260,7 +260,7 @@ class Relay(asyncio.Protocol):
             self.steer()
             self._look()
 
-    def _say(self, told: bytes) -> None:
+    def _send(self, told: bytes) -> None:
         if told and not self._client.is_closing():
             self._client.write(told)
 

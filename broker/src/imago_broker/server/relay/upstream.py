@@ -130,7 +130,7 @@ class Upstream(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def expect(self, seconds: float, what: str) -> None:
-        """Be lost, for want of this, unless the time is taken back by `calm` or set anew."""
+        """Be lost, for want of this, unless the time is taken back by `calm` or set again."""
         self.calm()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._lose, f"no {what}")
 

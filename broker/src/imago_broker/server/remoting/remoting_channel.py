@@ -77,7 +77,7 @@ class RemotingChannel(PeerChannel):
             self.transport.write(answers)
 
     def serve_send(self, item: SendItem) -> None:
-        """Serve a send as any other request: it needs more than the short way does."""
+        """Serve a send as any other request: it needs more than the fast path does."""
         self.serve(decode_raw_header(item.raw_header, item.body))
 
     def serve(self, command: RemotingCommand) -> None:

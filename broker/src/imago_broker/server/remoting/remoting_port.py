@@ -124,5 +124,5 @@ class RemotingPort:
 
 
 def _take_nothing(_session: Any, _data: bytes | bytearray, _size_max: int) -> int:
-    """Stand where a port has no short way."""
+    """Stand where a port has no fast path."""
     return 0

@@ -1,7 +1,7 @@
 """One connection of RocketMQ's remoting protocol: bytes to requests.
 
 Bytes come in as they come; one scan cuts them into frames. Sends, and pulls that find messages,
-take short ways: what the scanner found goes straight to the put path, or is answered with what the
+take fast paths: what the scanner found goes straight to the put path, or is answered with what the
 log has, without a command object. Everything else becomes a command and goes through the table.
 Answers leave through the connection's channel.
 
@@ -60,11 +60,11 @@ class RemotingSession(ClientSession):
         self.heartbeat: RemotingCommand | None = None
         """The last one that was served: what the peer is."""
         self._peer_version = 0
-        """Of the last request that took no short way; a member's heartbeats take none."""
+        """Of the last request that took no fast path; a member's heartbeats take none."""
         self._limits = server.limits
         self._send = server.send_path.send if server.send_path else RemotingChannel.serve_send
         self._ways = (server.take_sends, server.take_pulls, server.take_ends)
-        """The short ways; the one that took something last comes first, but for ends."""
+        """The fast paths; the one that took something last comes first, but for ends."""
         self._frame_bytes_max = server.limits.frame_bytes_max
         self._buffer = bytearray()
         self._backlog: Sequence[Item] = []
@@ -113,7 +113,7 @@ class RemotingSession(ClientSession):
         self._serve(items)
 
     def _take_otherwise(self, data: bytes) -> int:
-        """Try the short ways behind the first one; return how many bytes that took."""
+        """Try the fast paths behind the first one; return how many bytes that took."""
         first, second, third = self._ways
         ends = self.server.take_ends
         used = second(self.channel, data, self._frame_bytes_max)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 JOIN_BYTES_MAX = 64 << 10
 """Answers up to this size are copied into one buffer; larger ones are written as they are."""
 UNKNOWN_HOST = bytes(8)
-# Bound once: an enumeration finds its members' values anew each time that they are named.
+# Bound once: an enumeration finds its members' values again each time that they are named.
 _PEER, _HOLDING = WaitReason.PEER.value, (WaitReason.OWN_REQUEST | WaitReason.QUOTA).value
 
 

@@ -14,7 +14,7 @@ import asyncio
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.server.places import source_of
+from imago_broker.server.connection_places import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The certificate of the listeners: loaded, tried out, and taken anew when its files change.
+"""The certificate of the listeners: loaded, tried out, and taken again when its files change.
 
 What is new is tried in a handshake with itself before it is used. Certificates that are expired,
 half written, or of another key than the file beside them are refused: what was loaded before stays

@@ -20,7 +20,7 @@ from imago_broker.server.session import Session
 from imago_broker.server.tls.handshake_steps import HandshakeSteps
 
 if TYPE_CHECKING:
-    from imago_broker.server.places import Places
+    from imago_broker.server.connection_places import Places
     from imago_broker.server.tls.handshake_queue import HandshakeQueue
     from imago_broker.server.tls.self_signed import SelfSigned
     from imago_broker.server.tls.tls_certificates import Certificates

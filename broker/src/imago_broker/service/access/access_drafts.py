@@ -41,7 +41,7 @@ class Drafts(NamedTuple):
 
 
 def version_of(access: AccessService, name: str | None) -> str:
-    """Return which records decide what a user may: a master that has others decides anew."""
+    """Return which records decide what a user may: a master that has others decides again."""
     if name is None:
         return ""
     made = (access.made(kind, name) for kind in (USER_KIND, RULES_KIND))

@@ -1,4 +1,4 @@
-"""Decisions of access control for the short ways, kept until users or rules change.
+"""Decisions of access control for the fast paths, kept until users or rules change.
 
 What a user may do from an address does not depend on the request: so it is decided once, and looked
 up from then on. Requests that are not granted here go the way of all others, where the reason is
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_broker.service.access.access import AccessService
 
 USERS_KEPT_MAX: Final = 1000
-"""Users of one address whose decisions are kept; above it they are made anew."""
+"""Users of one address whose decisions are kept; above it they are made again."""
 DECISIONS_KEPT_MAX: Final = 10_000
 """The same of topics, and of topics in groups, of one user at one address."""
 
@@ -70,7 +70,7 @@ class PeerGrants(dict[str, UserGrants | None]):
         """What may be done without a key."""
 
     def forget(self) -> None:
-        """Decide anew from now on."""
+        """Decide again from now on."""
         self.clear()
         self.unsigned.publish.clear()
         self.unsigned.consume.clear()

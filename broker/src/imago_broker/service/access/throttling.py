@@ -29,7 +29,7 @@ PAUSE_MS_MAX: Final = 1000
 BUSY_AFTER_MS: Final = 2000
 """The least that clients wait for an answer by their defaults is 3 s."""
 FOUND_MAX: Final = 10_000
-"""Users and topics whose accounts are remembered; above it they are looked up anew."""
+"""Users and topics whose accounts are remembered; above it they are looked up again."""
 
 
 class Direction(Enum):

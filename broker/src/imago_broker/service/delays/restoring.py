@@ -67,7 +67,7 @@ def restored_entry(
     sys_flag = parked.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK)
     shape = shape_of(parked)
     if tail.dual and sys_flag and shape is None:
-        # The topic was made anew since, for MetaQ too. Its readers get the body as it is.
+        # The topic was made again since, for MetaQ too. Its readers get the body as it is.
         log.warning("delayed_message_left_packed topic=%r", topic)
         sys_flag = 0
     own, named = topics.light.take_mark(topic, parked.properties)

@@ -2,7 +2,7 @@
 
 A connection that closes takes its clients along at once; a client that is silent for two minutes
 is forgotten and its connection closed. Whenever the members or the subscriptions of a consumer
-group change, every member is notified, so that all of them divide the queues anew.
+group change, every member is notified, so that all of them divide the queues again.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class ClientRegistry:
             self._changed(group)
 
     def _measure(self, group: ConsumerGroup) -> None:
-        """Count anew what a group's subscriptions take."""
+        """Count again what a group's subscriptions take."""
         self.subscription_bytes -= group.subscription_bytes
         group.subscription_bytes = sum(map(_size, group.subscriptions.values()))
         self.subscription_bytes += group.subscription_bytes

@@ -1,7 +1,7 @@
 """Telling the members of a group that it has changed: at once, then at most once a second.
 
 A thousand members that start together change their group a thousand times. Each would hear of each
-change, and balance its queues anew for each.
+change, and balance its queues again for each.
 """
 
 from __future__ import annotations

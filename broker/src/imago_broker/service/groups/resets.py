@@ -46,7 +46,7 @@ class PendingResets:
         return None if offset == asked_offset else offset
 
     def forget(self, queues: Iterable[tuple[str, str, int]]) -> None:
-        """Drop what is pending for these: a topic that is made anew has nothing to do with it."""
+        """Drop what is pending for these: a topic that is made again has nothing to do with it."""
         if self._pending:
             for key in queues:
                 self._pending.pop(key, None)

@@ -107,7 +107,7 @@ class Acknowledgements:
         """Call `done(token, status, ())` once every in-sync member has all of the log so far.
 
         Where too few are in sync it waits as well, as long as a put does: after an election, or
-        when a member starts anew, the others are about to join. SLAVE_UNAVAILABLE, at once, where
+        when a member starts again, the others are about to join. SLAVE_UNAVAILABLE, at once, where
         they have had that time already; NOT_WRITABLE, at once, where this member does not lead.
         """
         gate = self._gate

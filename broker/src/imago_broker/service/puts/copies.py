@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 VALUE_END = b"\x02"
 _NOT_COPIED = frozenset({*props.RESERVED_NAMES, SENT, TIMER_MARK})
-"""Made anew for the copy; or true of the original alone, as a producer's number is."""
+"""Made again for the copy; or true of the original alone, as a producer's number is."""
 
 COPIES_AT_ONCE: Final = 32
 COPIES_LOOKED_MAX: Final = 1024
@@ -36,7 +36,7 @@ class StoredCopy(NamedTuple):
     topic: str
     body: bytes
     properties: bytes
-    """The client's, without those that the record builder makes anew."""
+    """The client's, without those that the record builder makes again."""
     flag: int
     sys_flag: int
     born_ms: int

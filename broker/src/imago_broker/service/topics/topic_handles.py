@@ -99,7 +99,7 @@ class TopicHandles:
         self._left_out = names
 
     def forget(self, name: str) -> None:
-        """Make the topic's handle anew when it is next asked for."""
+        """Make the topic's handle again when it is next asked for."""
         self._by_name.pop(name, None)
         self.open_tails.pop(name, None)
         for tails in (*self.metaq_tails.values(), *self.rocketmq_tails.values()):

@@ -35,7 +35,7 @@ MARKED_MAX = 512
 MARKED_BYTES_MAX = 4 << 20
 """Bytes of messages that are put behind the marks of one turn; one larger message still is."""
 RETRY_MS = 500
-_COMMITTED = Outcome.COMMITTED  # bound once: an enumeration finds its members anew each time
+_COMMITTED = Outcome.COMMITTED  # bound once: an enumeration finds its members again each time
 BUSY_TRIES_MAX = 20
 
 

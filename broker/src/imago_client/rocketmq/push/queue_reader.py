@@ -116,7 +116,7 @@ class QueueFetcher:
     async def _pull_loop(self) -> None:
         config = self._shared.config
         if self._began:  # and ended where nobody expected it: what was in hand comes again
-            self._begin_anew(self.commit_offset)
+            self._begin_again(self.commit_offset)
             self._offset, self._read_from = self.commit_offset, MASTER_ID
         self._began = True
         while not self.stopped:
@@ -185,11 +185,11 @@ class QueueFetcher:
     def _note(self, pulled: Pulled) -> None:
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             log.warning("offset_out_of_range %s", pulling.moved_text(pulled, self._offset))
-            self._begin_anew(pulled.next_offset)
+            self._begin_again(pulled.next_offset)
         self._offset = pulled.next_offset
         self._read_from = pulled.read_from
 
-    def _begin_anew(self, offset: int) -> None:
+    def _begin_again(self, offset: int) -> None:
         self.process.release()
         self._shared.inflation.changed()
         self.process = ProcessQueue(offset, self._shared.inflation)

@@ -224,7 +224,7 @@ class Materialiser:
                 return
 
     def _pass_damage(self, partition: Partition) -> bool:
-        """Begin anew behind lost messages, for files have no holes; false when nothing follows."""
+        """Begin again behind lost messages, for files have no holes; false when nothing follows."""
         queue, start = partition.queue, partition.next_offset
         partition.next_offset = first_kept(queue, self._damage, start, queue.end)
         if partition.next_offset > start:

@@ -158,7 +158,7 @@ class MetaqSegments:
             self._pool.vfs.make_folder(self.folder)
         self.end = self.synced = position
         # Of a partition that never had files nothing stale can come back, and a lost origin
-        # makes it begin anew: thousands of partitions need not wait for the device one by one.
+        # makes it begin again: thousands of partitions need not wait for the device one by one.
         self._write_origin(durable=self._pool.vfs.exists(self.folder / ORIGIN))
         self._new_file()
 

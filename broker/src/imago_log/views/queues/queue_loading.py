@@ -80,7 +80,7 @@ class QueueLoader:
             noise |= rejected
         queue.truncate(end, torn=proven is not None)
         if queue.agrees and (noise or not self._ends_right(queue)):
-            self._fill_anew(queue, topic)
+            self._fill_again(queue, topic)
         if not queue.agrees and queue.lookup.is_bare:
             self._folders.clear(queue)  # a crash while it was to begin elsewhere: it begins again
         if (short or not queue.agrees) and self._refills:
@@ -116,12 +116,12 @@ class QueueLoader:
         log_end = max(self.limit, self._log.end)
         return self._proof.ends_right(queue, log_end, save=self._refills)
 
-    def _fill_anew(self, queue: ConsumeQueue, topic: Topic) -> None:
+    def _fill_again(self, queue: ConsumeQueue, topic: Topic) -> None:
         """Make a queue again whose files hold noise: no offset is given out after it."""
         name, queue_id, end = topic.name, queue.tail.queue_id, queue.end
         if not self._refills:
             raise ViewsInvalidError(f"{name}/{queue_id}: noise where its files end, at {end}")
-        logger.error("queue.noise queue=%s/%d end=%d: it is filled anew from the log",
+        logger.error("queue.noise queue=%s/%d end=%d: it is filled again from the log",
                      name, queue_id, end)  # fmt: skip
         self._folders.clear(queue)
         self._refiller.refill(queue, topic)

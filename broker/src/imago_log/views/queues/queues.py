@@ -116,7 +116,7 @@ class Queues:
         self.folders.discard_topic(topic)
 
     def drop_all(self, *, keep_tails: bool = False) -> dict[str, Path]:
-        """Forget everything, for the views are built anew; return where the units of a topic are.
+        """Forget everything, for the views are built again; return where the units of a topic are.
 
         With `keep_tails` a queue that comes again has the tail that its writers hold.
         """

@@ -60,7 +60,7 @@ class QueuesComparison:
         if queue.end < tail.next_offset:
             self.queues.folders.forget_views()
             logger.error(
-                "queue.short queue=%s/%d end=%d, the log has %d: the next start builds views anew",
+                "queue.short queue=%s/%d end=%d, the log has %d: the next start builds views again",
                 tail.topic, tail.queue_id, queue.end, tail.next_offset,
             )  # fmt: skip
             return 1

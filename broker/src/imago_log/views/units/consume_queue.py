@@ -44,7 +44,7 @@ class ConsumeQueue:
         self.synced = units.end
         """Units before it are on the device."""
         self._rewritten: int | None = None
-        """The first unit written anew since a sync was planned."""
+        """The first unit written again since a sync was planned."""
         self.lookup = UnitLookup(self)
         self._take_ends()
 
@@ -56,7 +56,7 @@ class ConsumeQueue:
         self._take_ends()
 
     def reload(self) -> None:
-        """Find anew what the files hold, and forget what is in memory."""
+        """Find again what the files hold, and forget what is in memory."""
         self.tail.units.clear()
         self.tail.positions.clear()
         self.load()
@@ -175,7 +175,7 @@ class ConsumeQueue:
         self.lookup.forget_end_below()
 
     def overwrite(self, offset: int, units: bytes, positions: bytes) -> None:
-        """Write units anew that are there already, in the files or in memory."""
+        """Write units again that are there already, in the files or in memory."""
         for files, memory, data, unit in (
             (self._units, self.tail.units, units, UNIT_SIZE),
             (self._positions, self.tail.positions, positions, POSITION_SIZE),
@@ -202,7 +202,7 @@ class ConsumeQueue:
         return self.synced, self.written
 
     def mark_synced(self, end: int) -> None:
-        """Note that what was planned is on the device; what was written anew since is not."""
+        """Note that what was planned is on the device; what was written again since is not."""
         synced = max(self.synced, min(end, self.written))
         self.synced = synced if self._rewritten is None else min(synced, self._rewritten)
 

@@ -153,7 +153,7 @@ class UnitFiles:
         self.end += len(data) // self._unit
 
     def overwrite(self, unit: int, data: bytes) -> None:
-        """Write units anew that are in the files already."""
+        """Write units again that are in the files already."""
         self.settle()
         while data:
             start = unit - unit % self._units_per_file

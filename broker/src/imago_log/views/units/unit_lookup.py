@@ -47,12 +47,12 @@ class UnitLookup:
         """The offset that was asked for last, and its position."""
 
     def forget(self) -> None:
-        """Find everything anew: units were cut or written anew."""
+        """Find everything again: units were cut or written again."""
         self.forget_bounds()
         self._read_ends.clear()
 
     def forget_bounds(self) -> None:
-        """Find bounds anew; where messages start by position has not changed."""
+        """Find bounds again; where messages start by position has not changed."""
         self._log_start = self._min = self._below = self._low = -1
 
     def forget_end_below(self) -> None:

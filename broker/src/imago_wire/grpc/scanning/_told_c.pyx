@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Compiled twin of `_told_py`: the same messages, in one pass over all records.
 
-Ordinary records become messages here. Whatever else a record says, the careful way tells, so that
+Ordinary records become messages here. Whatever else a record says, the slow path tells, so that
 the two cannot differ there.
 """
 

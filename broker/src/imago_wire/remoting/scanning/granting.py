@@ -1,4 +1,4 @@
-"""What users may do, as the short ways look it up: decided already, or when it is first asked."""
+"""What users may do, as the fast paths look it up: decided already, or when it is first asked."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class LiteSubscriptions:
         return place
 
     def _begin_again(self, group: str, gone: Iterable[str]) -> None:
-        """Have a group whose settings say so begin anew in what a client has given up."""
+        """Have a group whose settings say so begin again in what a client has given up."""
         if self._attribute(group, RESET_GONE_ATTRIBUTE) == "true":
             there = [queue for queue in gone if queue in self.there]
             if there:
@@ -261,7 +261,7 @@ class LiteSubscriptions:
     ) -> None:
         group = client[0]
         exclusive = self._is_exclusive(group)
-        anew = exclusive and self._attribute(group, RESET_ATTRIBUTE) == "true"
+        again = exclusive and self._attribute(group, RESET_ATTRIBUTE) == "true"
         places: dict[str, int] = {}
         for queue in queues:
             others = list(self._sharing(queue, group)) if exclusive else []
@@ -270,7 +270,7 @@ class LiteSubscriptions:
                 self._told_out.setdefault(other, []).append(queue)
             if queue in self.there:
                 now = self._offsets.query(group, queue, LIGHT_QUEUE_ID)
-                offset = 0 if anew and others else None
+                offset = 0 if again and others else None
                 if option is not None:
                     said = self._goes_on_at(queue, option, now if offset is None else offset)
                     offset = offset if said is None else said

@@ -214,7 +214,7 @@ def queue_of(topic: str, lite: str) -> str:
 
 
 def _is_void(outcome: AskedResult) -> bool:
-    """Whether the message is acknowledged, or was given to somebody anew."""
+    """Whether the message is acknowledged, or was given to somebody again."""
     return outcome.code == ResponseCode.NO_MESSAGE
 
 

@@ -1,7 +1,7 @@
-"""The short way of AckMessage: handles of this broker that count, without requests of remoting.
+"""The fast path of AckMessage: handles of this broker that count, without requests of remoting.
 
 All entries of a call are acknowledged in one go, and its answer is made with them. What has to be
-refused, or looked at more closely, goes the careful way.
+refused, or looked at more closely, goes the slow path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.calls import Call
-    from imago_broker.processors.grpc.consuming.short_way import ShortWay
+    from imago_broker.processors.grpc.consuming.fast_path import FastPath
     from imago_broker.service.groups.channel import Reply
 
 
@@ -42,7 +42,7 @@ class PlainAcks:
 
     def __init__(
         self,
-        way: ShortWay,
+        way: FastPath,
         out: Receipts,
         clock: Clock,
         *,
@@ -52,7 +52,7 @@ class PlainAcks:
         self._broker_name = broker_name.encode()
 
     def take(self, call: Call, data: bytes) -> bool:
-        """Acknowledge what a request names; False: it goes the careful way."""
+        """Acknowledge what a request names; False: it goes the slow path."""
         way = self._way
         if not way.serves():
             return False

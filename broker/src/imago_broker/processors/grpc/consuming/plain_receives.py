@@ -37,7 +37,7 @@ class PlainReceive(NamedTuple):
 def plain_receive(data: bytes) -> PlainReceive | None:
     """Return what a request asks for; None: it needs a closer look, or has to be refused.
 
-    Tries count in order alone, which has no short way: so they make no requests of their own.
+    Tries count in order alone, which has no fast path: so they make no requests of their own.
     """
     if data[-_ATTEMPT_SIZE : 2 - _ATTEMPT_SIZE] == _ATTEMPT and data[2 - _ATTEMPT_SIZE :].isascii():
         # Cut off where it was no field, what is left is no message either.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
-    from imago_broker.processors.grpc.consuming.short_way import ShortWay
+    from imago_broker.processors.grpc.consuming.fast_path import FastPath
     from imago_broker.service.groups.channel import Reply
     from imago_broker.service.groups.groups import GroupService
     from imago_broker.service.topics.topics import TopicService
@@ -83,7 +83,7 @@ class ShortPopping(Protocol):
 class PlainPops(NamedTuple):
     """Receives without a request: what lets them by, and what serves them."""
 
-    way: ShortWay
+    way: FastPath
     pops: ShortPopping
 
 
@@ -177,7 +177,7 @@ class ReceiveCalls:
         self._asker.ask(call, RequestCode.POP_MESSAGE, ext, receive.popped)
 
     def take(self, call: Call, data: bytes) -> bool:
-        """Answer with what is there now; False: there is nothing, or it goes the careful way."""
+        """Answer with what is there now; False: there is nothing, or it goes the slow path."""
         way, asked, lite = self._way, plain_receive(data), self._wants_lite(call.key)
         if asked is None or not way.serves() or lite:
             return False
@@ -209,7 +209,7 @@ class ReceiveCalls:
     def _reads_lite(self, call: Call, group: str, config: TopicConfig | None) -> bool:
         """Whether a client is given lite topics; CallError: nobody knows yet.
 
-        A new master hears receives before clients have said anew what they are. Of the topic
+        A new master hears receives before clients have said again what they are. Of the topic
         itself they would get all lite topics' messages, those that they have had, too.
         """
         wants = self._wants_lite(call.key)

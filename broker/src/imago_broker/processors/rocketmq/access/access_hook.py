@@ -95,7 +95,7 @@ class AccessHook:
         self.grants = AccessGrants(
             access, may=partial(may, access), publish=needs_to_send, consume=needs_to_consume
         )
-        """The same decisions for the short ways of sends and pulls."""
+        """The same decisions for the fast paths of sends and pulls."""
 
     def before(self, exchange: Exchange) -> None:
         """Raise `RequestError` unless the request's user may have it served."""

@@ -27,7 +27,7 @@ Tags = frozenset[int] | None
 
 
 class PullingChannel(Channel, Protocol):
-    """A connection as the short way uses it."""
+    """A connection as the fast path uses it."""
 
     grants: Grants | None
     """What its users may do; None: all."""
@@ -38,7 +38,7 @@ class PullingChannel(Channel, Protocol):
 
 
 class Answerer(Protocol):
-    """Answers pulls by the short way."""
+    """Answers pulls by the fast path."""
 
     def answer_held(self, channel: PullingChannel, asked: AskedPull, tags: Tags) -> bool:
         """Answer a pull that was held with messages; False: it needs a closer look."""

@@ -140,7 +140,7 @@ class PullProcessor:
     def take_over(
         self, exchange: Exchange, asked: AskedPull, tags: frozenset[int] | None, held: Held
     ) -> Wake:
-        """Go on with a pull that the short way holds; return what wakes it from now on."""
+        """Go on with a pull that the fast path holds; return what wakes it from now on."""
         request = PullRequest.of(asked)
         request.bytes_max = max(1, self.budget.allowance(request.bytes_max))
         pull = _Pull(self.reading, exchange, request, Selection(tags), self._weight)

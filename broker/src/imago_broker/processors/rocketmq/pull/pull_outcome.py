@@ -37,7 +37,7 @@ class PullResult(Enum):
         self.code = code
 
 
-# Bound once: an enumeration finds its members anew each time that they are named.
+# Bound once: an enumeration finds its members again each time that they are named.
 FOUND, NOTHING, OFFSET_MOVED = PullResult.FOUND, PullResult.NOTHING, PullResult.OFFSET_MOVED
 RESET, REDIRECTED, COMING = PullResult.RESET, PullResult.REDIRECTED, PullResult.COMING
 _READ: Final = ReadStatus.FOUND

@@ -1,4 +1,4 @@
-"""The short way of a pull: without a command object or a map of header fields.
+"""The fast path of a pull: without a command object or a map of header fields.
 
 Pulls are answered straight from the bytes of a read, one after the other; one that stands at the
 end of its queue is held, and answered in the same way by the append that brings a message. A pull
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Bound once: an enumeration finds its members anew each time that they are named.
+# Bound once: an enumeration finds its members again each time that they are named.
 PREFIX_SIZE: Final = 4
 """What stands in front of a header's word: the size of its frame."""
 _FOUND, _AT_END = ReadStatus.FOUND, ReadStatus.OFFSET_OVERFLOW_ONE

@@ -1,4 +1,4 @@
-"""The short way of END_TRANSACTION: outcomes straight from the bytes of a read.
+"""The fast path of END_TRANSACTION: outcomes straight from the bytes of a read.
 
 It serves a producer that ends what this leader has seen it begin. Everything else is left to the
 table: another outcome than before, the answer to a check, whatever was read from the log.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from imago_wire.hot import Half
 
 _OUTCOMES = (Outcome.COMMITTED, Outcome.ROLLED_BACK)
-_OK = PutStatus.OK  # bound once: an enumeration finds its members anew each time
+_OK = PutStatus.OK  # bound once: an enumeration finds its members again each time
 
 
 class EndPath:

@@ -37,7 +37,7 @@ class HalfSends:
     def require_room(self, exchange: Exchange, sending: Sending) -> None:
         """Refuse one more transaction than may be open, and names too long to be kept of each.
 
-        The short way counts what comes next on this connection for the same owner.
+        The fast path counts what comes next on this connection for the same owner.
         """
         group, unique = _group_of(sending), unique_of(sending.properties)
         for what, word in (("producer group", group), ("unique id", unique)):

@@ -30,7 +30,7 @@ class PlacingTopics:
         topics.on_change.append(self._changed)
 
     def concern(self, data: bytes | bytearray | memoryview) -> bool:
-        """Whether a read may hold such a message, which goes the careful way."""
+        """Whether a read may hold such a message, which goes the slow path."""
         if not self._names:
             return False
         found = data.tobytes() if isinstance(data, memoryview) else data

@@ -1,8 +1,8 @@
-"""Sends: the short way for plain messages, the careful way for everything else.
+"""Sends: the fast path for plain messages, the slow path for everything else.
 
-The short way takes what the scanner found in the bytes to the log without a command object or a
+The fast path takes what the scanner found in the bytes to the log without a command object or a
 map of header fields; it serves a plain message or batch to a topic that exists. Whatever it does
-not serve goes through the table, with hooks and limits, to the careful way.
+not serve goes through the table, with hooks and limits, to the slow path.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class SendProcessor:
-    """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, the careful way."""
+    """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, the slow path."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class SendProcessor:
         parts: Sequence[BatchEntry],
         shapes: list[Shape | None],
     ) -> None:
-        # The topic is looked up now: it may have been deleted, or made anew, since the checks.
+        # The topic is looked up now: it may have been deleted, or made again, since the checks.
         config = self._topics.get(sending.topic)
         if config is None or sending.queue_id >= config.queues:
             exchange.answer(rules.unknown_topic(sending.topic).reply)

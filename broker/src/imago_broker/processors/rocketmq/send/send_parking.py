@@ -1,4 +1,4 @@
-"""Where the short way of sends parks what does not simply go to its queue."""
+"""Where the fast path of sends parks what does not simply go to its queue."""
 
 from __future__ import annotations
 

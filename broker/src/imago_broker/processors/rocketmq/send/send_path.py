@@ -1,4 +1,4 @@
-"""The short ways of a send, without a command object or a map of header fields.
+"""The fast paths of a send, without a command object or a map of header fields.
 
 Plain messages to queues that are in use are taken straight from the bytes of a read, and appended
 and answered together with those of other connections; so are those that wait for a level or a time,
@@ -62,7 +62,7 @@ _OK = PutStatus.OK
 
 
 def _names_light_queues(data: bytes | bytearray | memoryview) -> bool:
-    """Whether a read may hold a message for light queues, which goes the careful way."""
+    """Whether a read may hold a message for light queues, which goes the slow path."""
     return DISPATCH in (data.tobytes() if isinstance(data, memoryview) else data)
 
 
@@ -78,7 +78,7 @@ class SendPath:
         lanes: Lanes,
         table: Table,
     ) -> None:
-        """`table` serves what goes the careful way, in the same lanes."""
+        """`table` serves what goes the slow path, in the same lanes."""
         messages, handles, sequenced = puts.messages, puts.topics.handles, puts.sequenced
         settings = this.settings
         lane = self._lane = lanes.send
@@ -292,7 +292,7 @@ class SendPath:
         )
 
     def _take_settings(self, settings: RocketmqSection) -> bool:
-        """Return whether nothing about this broker asks for the careful way."""
+        """Return whether nothing about this broker asks for the slow path."""
         self._settings = settings
         # The answer's template knows RocketMQ's defaults only.
         is_default = settings.region == "DefaultRegion" and settings.trace_on

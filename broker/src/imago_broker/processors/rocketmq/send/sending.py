@@ -1,6 +1,6 @@
 """One send, whatever its form on the wire: checked, given its queue, its copies and its answer.
 
-This is the careful way, for whatever the short way of `send` does not serve: unknown topics,
+This is the slow path, for whatever the fast path of `send` does not serve: unknown topics,
 retry topics, delays, transactions, compressed bodies, wrong numbers.
 """
 

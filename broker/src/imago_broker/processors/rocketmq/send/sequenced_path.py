@@ -1,7 +1,7 @@
-"""The short way of an idempotent producer's sends: in the form in which our clients write them.
+"""The fast path of an idempotent producer's sends: in the form in which our clients write them.
 
 Their numbers are the last three properties of each message. Whatever looks different goes the
-careful way, which says what is wrong with it, or takes it as it is.
+slow path, which says what is wrong with it, or takes it as it is.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 _EVERY_ANSWERS = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
-"""What Java producers need to find; on the short way these are the settings."""
+"""What Java producers need to find; on the fast path these are the settings."""
 
 
 class SequencedPath:
-    """Takes what the short way of plain sends leaves."""
+    """Takes what the fast path of plain sends leaves."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class SequencedPath:
         self._added, self._stored = added, stored
 
     def send(self, session: SendingSession, item: SendItem, handle: TopicHandle, tag: str) -> bool:
-        """Take one send; False, and nothing done, for one that has to go the careful way.
+        """Take one send; False, and nothing done, for one that has to go the slow path.
 
         `tag` is that of the user whose producer it is.
         """

@@ -1,4 +1,4 @@
-"""How far consumer groups have come: shown, copied, compared, set anew."""
+"""How far consumer groups have come: shown, copied, compared, set again."""
 
 from __future__ import annotations
 

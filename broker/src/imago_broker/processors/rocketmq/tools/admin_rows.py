@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.groups.relays import RelayProcessor
 from imago_broker.processors.rocketmq.rows import Row
-from imago_broker.processors.rocketmq.settled_later import SettledLater
+from imago_broker.processors.rocketmq.settled_elsewhere import SettledLater
 from imago_broker.processors.rocketmq.tools.admin_broker import BrokerAdmin
 from imago_broker.processors.rocketmq.tools.admin_cold_data import ColdDataAdmin
 from imago_broker.processors.rocketmq.tools.admin_groups import GroupAdmin

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.errors import BrokerError
 from imago_broker.processors.rocketmq.rows import Row, not_here
-from imago_broker.processors.rocketmq.settled_later import SettledLater
+from imago_broker.processors.rocketmq.settled_elsewhere import SettledLater
 from imago_broker.processors.rocketmq.users.admin_plain_acl import PlainAclAdmin
 from imago_broker.processors.rocketmq.users.admin_users import UserAdmin
 from imago_broker.service.access.access_drafts import Drafts, version_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from imago_broker.namesrv.later import Later
+from imago_broker.namesrv.delayed_answers import Later
 from imago_broker.ports import CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply
 from imago_wire.remoting.command import RemotingCommand

@@ -1,4 +1,4 @@
-"""Whether consumers' calls may go a short way, past the table of requests."""
+"""Whether consumers' calls may go a fast path, past the table of requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES_KEPT_MAX = 1024
 """Pairs of topics and groups that are known to be right."""
 
 
-class ShortWay:
+class FastPath:
     """What the table would ask of a request; whoever is not let in goes to the table."""
 
     def __init__(self, users: CallUsers, table: Table, lane: str) -> None:

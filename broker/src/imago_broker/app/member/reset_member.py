@@ -1,4 +1,4 @@
-"""A data folder that begins anew: what was in it is set aside, and its broker is a new member.
+"""A data folder that begins again: what was in it is set aside, and its broker is a new member.
 
 Decided while the broker runs and knows the shard (`core.shard.expendable`), done at the next
 start before anything is opened. A crash in between is gone on with.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MARK = "begin-anew"
+MARK = "begin-again"
 ASIDE = "set-aside"
 LOCK = "lock"
 

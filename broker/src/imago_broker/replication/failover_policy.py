@@ -12,7 +12,7 @@ from imago_broker.core.shard.election import leader_lives
 from imago_broker.core.shard.events import HandoverAsked
 from imago_broker.core.shard.expendable import has_room_elsewhere, needed_for
 from imago_broker.ports import CoordinatorError
-from imago_broker.replication.outlook import log_of, view_seen
+from imago_broker.replication.registry_view import log_of, view_seen
 from imago_log.disk.pressure import DiskLevel
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_log.lifecycle.forced import ForcedRange
 
 STUCK_LOOK_SECONDS = 1.0
-"""How often a member that stands still looks whether it may begin anew."""
+"""How often a member that stands still looks whether it may begin again."""
 DAMAGE = "damage"
 """The request of a leader with damage, for whose answer nobody waits."""
 DAMAGED_LEADS_MS = 10_000
@@ -127,7 +127,7 @@ class Troubles:
         return 2 if level is DiskLevel.FULL else int(level is DiskLevel.FORCE)
 
     async def _find_way_out(self, failure: str) -> None:
-        """Begin anew where the shard has all that it acknowledged elsewhere."""
+        """Begin again where the shard has all that it acknowledged elsewhere."""
         parts, shard = self._parts, self._parts.identity.shard
         await asyncio.sleep(STUCK_LOOK_SECONDS)
         try:
@@ -143,4 +143,4 @@ class Troubles:
         least = self._machine.limits.min_in_sync
         self.needed_for = needed_for(seen.shard, seen.live, parts.identity.uuid, least)
         if not self.needed_for:
-            self._host.begin_anew(failure)
+            self._host.reset_member(failure)

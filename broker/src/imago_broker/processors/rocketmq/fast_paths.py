@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build_send_path(parts: RocketmqAssembly, table: Table) -> SendPath:
-    """Build the short way of sends; `table` serves what it leaves."""
+    """Build the fast path of sends; `table` serves what it leaves."""
     return SendPath(
         puts=parts.puts,
         transactions=parts.transactions.service,
@@ -45,7 +45,7 @@ def pull_reading(parts: RocketmqAssembly) -> PullReading:
 
 
 def build_pull_path(parts: RocketmqAssembly, table: Table, processor: PullProcessor) -> PullPath:
-    """Build the short way of pulls; `table` serves what it leaves."""
+    """Build the fast path of pulls; `table` serves what it leaves."""
     return PullPath(
         processor,
         groups=parts.broker.groups,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.cluster.session import granting
-from imago_broker.cluster.session.granting import Grants
+from imago_broker.cluster.session import granted_timeouts
+from imago_broker.cluster.session.granted_timeouts import Grants
 from imago_broker.cluster.tree import TreeConfigurationError
 from imago_testing.processes.ports import free_port_block
 
@@ -46,7 +46,7 @@ async def test_one_wrong_server_of_several_is_an_error(right_first: bool) -> Non
 
 
 async def test_a_server_is_used_once_it_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(granting, "LATER_SECONDS", 0.01)
+    monkeypatch.setattr(granted_timeouts, "LATER_SECONDS", 0.01)
     async with AsyncExitStack() as stack:
         right = await stack.enter_async_context(server(WANTED_MS))
         late = free_port_block(2)

@@ -7,8 +7,8 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster.session import wake
-from imago_broker.cluster.session.wake import Wake
+from imago_broker.cluster.session import wakeups
+from imago_broker.cluster.session.wakeups import Wake
 from imago_broker.cluster.tree import TreeUnavailableError
 from imago_broker.core.repeated_lines import AGAIN_MS
 from imago_testing.virtual.clocks import ManualClock
@@ -22,7 +22,7 @@ TRIES = 40
 async def test_an_outage_is_told_once_then_once_a_minute_with_how_often_it_was_tried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(wake, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(wakeups, "RETRY_SECONDS", 0.0)
     caplog.set_level(logging.INFO)
     clock, tries, reasons = ManualClock(), asyncio.Queue[None](), ["no session"]
 
