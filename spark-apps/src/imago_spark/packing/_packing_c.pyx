@@ -2,7 +2,7 @@
 # cython: binding=False, cdivision=True
 """Rows of an Arrow batch to entries of requests: the compiled twin of ``_packing_py``.
 
-A row that is not plain is left to the careful way, so that there is one place for rules and errors.
+A row that is not plain is left to the slow path, so that there is one place for rules and errors.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize

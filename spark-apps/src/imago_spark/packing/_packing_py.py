@@ -1,7 +1,7 @@
 """Rows of an Arrow batch to entries of requests: the reference of `_packing_c`.
 
 Most rows are plain: texts of ASCII, a body of a usual size, nothing that waits. `_packing_c` sees
-that they are and adds them to their slots at once. Here all of them are left to the careful way,
+that they are and adds them to their slots at once. Here all of them are left to the slow path,
 `Outbox._with_care`, which says what is wrong, too.
 """
 
