@@ -214,10 +214,10 @@ def test_small_limits_copy_the_same(pair: Pair, monkeypatch: pytest.MonkeyPatch)
             a.admin.create_topic(name, queues=1)
         for part in range(2):  # lives of a mirror
             for name in ("small-a", "small-b"):
-                send(a, name, *(f"{name} {part} {number}" for number in range(20)))
+                send(a, name, *(f"{name}.{part}.{number}" for number in range(20)))
             asyncio.run(run_until_copied(read_settings(config.read_text()), 40))
         for name in ("small-a", "small-b"):
-            wanted = [f"{name} {part} {n}".encode() for part in range(2) for n in range(20)]
+            wanted = [f"{name}.{part}.{n}".encode() for part in range(2) for n in range(20)]
             assert bodies(b, name) == wanted
 
 

@@ -124,7 +124,10 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         path="spec",
         cel="(!has(self.source.clusterRef) || !has(self.target.clusterRef)"
-        " || self.source.clusterRef != self.target.clusterRef)"
+        " || self.source.clusterRef.name != self.target.clusterRef.name"
+        " || has(self.source.clusterRef.namespace) != has(self.target.clusterRef.namespace)"
+        " || (has(self.source.clusterRef.namespace)"
+        " && self.source.clusterRef.namespace != self.target.clusterRef.namespace))"
         " && (!has(self.source.bootstrap) || !has(self.target.bootstrap)"
         " || self.source.bootstrap != self.target.bootstrap)",
         holds=_apart,
