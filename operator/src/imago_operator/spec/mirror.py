@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from imago_operator.spec.schema.column import AGE, MESSAGE, READY, Column
 from imago_operator.spec.schema.common import (
@@ -108,29 +108,8 @@ COLUMNS: Final = (
 )
 
 
-def _apart(node: Any) -> bool:
-    one, other = node["source"], node["target"]
-    refs = one.get("clusterRef"), other.get("clusterRef")
-    if None not in refs:
-        return bool(refs[0] != refs[1])
-    named = one.get("bootstrap"), other.get("bootstrap")
-    return None in named or named[0] != named[1]
-
-
 RULES: Final[tuple[Rule, ...]] = (
     *resource_name(40, "an ImagoMirror"),
     exactly_one("spec.source", "clusterRef", "bootstrap"),
     exactly_one("spec.target", "clusterRef", "bootstrap"),
-    Rule(
-        path="spec",
-        cel="(!has(self.source.clusterRef) || !has(self.target.clusterRef)"
-        " || self.source.clusterRef.name != self.target.clusterRef.name"
-        " || has(self.source.clusterRef.namespace) != has(self.target.clusterRef.namespace)"
-        " || (has(self.source.clusterRef.namespace)"
-        " && self.source.clusterRef.namespace != self.target.clusterRef.namespace))"
-        " && (!has(self.source.bootstrap) || !has(self.target.bootstrap)"
-        " || self.source.bootstrap != self.target.bootstrap)",
-        holds=_apart,
-        message="source and target are one cluster",
-    ),
 )

@@ -152,7 +152,6 @@ BAD_BACKUPS: Final[tuple[BadEdit, ...]] = (
         "exactly one of clusterRef and bootstrap",
         {"spec.target": {"clusterRef": {"name": "b"}, "bootstrap": "b:9876"}},
     ),
-    rule(MIRROR, "are one cluster", {"spec.target": {"clusterRef": {"name": "demo"}}}),
     schema(MIRROR, "spec.topics", {"spec.topics": []}),
     schema(MIRROR, "spec.state", {"spec.state": "Off"}),
     schema(MIRROR, "spec.target.bootstrap", {"spec.target": {"bootstrap": "b"}}),
