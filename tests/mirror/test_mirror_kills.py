@@ -121,7 +121,9 @@ def test_whoever_is_killed_each_message_is_at_the_target_once_and_in_order(
     with Client(pair.names[0]) as a, Client(pair.names[1]) as b:
         a.admin.create_topic(topic, queues=QUEUES)
         with mirrored(pair.folder, pair.names, topic, topics=f'["{topic}"]') as mirror:
-            wait_until(lambda: mirror.status().get("begun"), what="begun", seconds_max=SECONDS_MAX)
+            wait_until(
+                lambda: bool(mirror.status().get("begun")), what="begun", seconds_max=SECONDS_MAX
+            )
             with Senders(pair.a, topic) as senders:
                 struck = []
                 for _ in range(KILLS):
@@ -134,7 +136,7 @@ def test_whoever_is_killed_each_message_is_at_the_target_once_and_in_order(
                     seconds_max=SECONDS_MAX,
                 )
             wait_until(
-                lambda: counts(a, topic) and counts(a, topic) == counts(b, topic),
+                lambda: bool(counts(a, topic)) and counts(a, topic) == counts(b, topic),
                 what=f"all copied after {struck}: {mirror.status()}",
                 seconds_max=SECONDS_MAX,
             )
