@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.placing.moves import Unread, total, unread
 from imago_broker.model import names
+from imago_broker.model.topics.attributes import has_lite_topics
 from imago_broker.model.topics.sealing import seal_of, takes_messages
 from imago_broker.service.delays.firing_log import timers_waiting
 from imago_broker.service.delays.levels.level_progress import KIND as DELAY_KIND
@@ -17,6 +18,7 @@ from imago_broker.service.transactions.transaction_log import find_open
 from imago_broker.shard_work import readers
 from imago_broker.shard_work.errors import AdminError
 from imago_wire.record_format.entries import PLACED_SIZE
+from imago_wire.record_format.references import lite_parent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -115,6 +117,7 @@ async def measure(services: ShardServices, blocked: str) -> ShardRemaining:
     await asyncio.sleep(0)  # what was taken in this turn is in the log after it
     services.offsets.flush()
     log_end, now_ms = store.log_end, services.clock.epoch_ms()
+    by_lite = {lite_parent(name) for name, groups in committed.items() if any(groups.values())}
     left: dict[str, tuple[Unread, int, int | None]] = {}
     for number, config in enumerate((*configs, *services.topics.light.all())):
         if number % TOPICS_A_TURN == TOPICS_A_TURN - 1:
@@ -122,6 +125,8 @@ async def measure(services: ShardServices, blocked: str) -> ShardRemaining:
         of_topic = committed.get(config.name, {})
         if config.name == names.reply_topic(cluster) and not of_topic:
             continue  # copies of what was given to those who waited for it
+        if has_lite_topics(config) and config.name in by_lite and not any(of_topic.values()):
+            continue  # its groups read it by lite topics, and those are counted
         # Also those that a topic has no more: whoever gives it as many again finds their messages.
         queues = {*range(config.queues), *store.queues(config.name)}
         bounds = {queue: store.queue_range(config.name, queue) for queue in sorted(queues)}

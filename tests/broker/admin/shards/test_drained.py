@@ -143,6 +143,20 @@ async def test_unread_messages_of_a_light_queue_keep_the_shard(pair: Pair) -> No
     await pair.until(0, lambda shard: shard["drained"])
 
 
+async def test_a_topic_that_is_read_by_lite_topics_is_read(pair: Pair) -> None:
+    broker, lite, kind = pair.one.broker, "%LMQ%$chats$ann", {"message.type": "LITE"}
+    config = TopicConfig(name="chats", read_queues=1, write_queues=1, attributes=kind)
+    broker.topics.create_or_update(config)
+    peer = await RemotingPeer.connect(broker.rocketmq_port)
+    said = f"UNIQ_KEY\x01u\x02INNER_MULTI_DISPATCH\x01{lite}\x02__LITE_TOPIC\x01ann\x02"
+    assert (await peer.put("chats", b"x", properties=said)).code == ResponseCode.SUCCESS
+    await pair.drain(pair.one)
+    await until_left(pair, lambda d: set(d["unread"]) == {"chats", lite})
+    await read_by(pair.one, "g", lite)
+    await pair.until(0, lambda shard: shard["drained"])
+    await peer.close()
+
+
 async def test_what_a_light_queue_has_of_a_deleted_topic_does_not_keep_the_shard(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
