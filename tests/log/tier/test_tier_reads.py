@@ -310,6 +310,21 @@ def test_a_damaged_file_does_not_go(tiered: Tiered) -> None:
         build_index(log, base, {"t": (1, 0)}, {}, pause=lambda _: None)
 
 
+def test_an_index_has_all_of_more_queues_than_are_held_at_a_time() -> None:
+    """The compiled scan holds 256, and asks again for one that it gave up meanwhile."""
+    store = open_store(MemoryVfs(), segment_bytes_max=1 << 17)
+    store.create_topic("many", {"queues": 300})
+    for _ in range(3):
+        Model().send(store, [("many", queue, 20) for queue in range(300)])
+    log = store.components.storage.log
+    topic = store.components.storage.metadata.topics["many"]
+    topics = {"many": (topic.incarnation, topic.birth)}
+    built = build_index(log, log.bases()[0], topics, {}, pause=lambda _: None)
+    rows = decode_directory(built.data[: built.directory_size])
+    assert [row.first for row in rows.values()] == [0] * 300
+    assert sum(row.end for row in rows.values()) > 600, "all that the file has"
+
+
 def test_limits_of_what_is_kept_in_memory(tiered: Tiered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "DIRECTORIES_MAX", 1)
     monkeypatch.setattr(reader_module, "QUEUES_MAX", 1)

@@ -144,6 +144,8 @@ def _take(parts: dict[Key, _Part], data: bytes, topics: Mapping[str, tuple[int, 
             position: int,
             tails: dict[tuple[bytes, int], tuple[int, QueueTail]] = tails,
         ) -> QueueTail:
+            if known := tails.get((topic, queue_id)):
+                return known[1]  # the compiled twin holds a few at a time, and asks again
             tail = QueueTail(topic, queue_id, dual=position >= 0, next_offset=offset)
             tails[topic, queue_id] = (offset, tail)
             return tail
