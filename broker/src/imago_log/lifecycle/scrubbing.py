@@ -95,6 +95,8 @@ class _Step:
         units: dict[QueueKey, tuple[int, QueueTail]] = {}
 
         def find(topic: bytes, queue_id: int, offset: int, _: int, position: int) -> QueueTail:
+            if known := units.get((topic, queue_id)):
+                return known[1]  # the compiled twin holds a few at a time, and asks again
             tail = QueueTail(topic, queue_id, dual=position >= 0, next_offset=offset)
             units[topic, queue_id] = (offset, tail)
             return tail
