@@ -131,6 +131,7 @@ def test_what_is_taken_away_is_told_in_words() -> None:
         actions.Elect("demo-s0-0", "u", 0),
         actions.FenceMember("demo-s0-0", "u", 0),
         actions.Cordon(1),
+        actions.RaiseLevel(2),
         actions.MarkDrained(1),
     )
     assert set(map(type, taken)) == {

@@ -10,7 +10,10 @@ import pytest
 from imago_broker.config import load
 
 ROOT = Path(__file__).parents[3]
-ELSEWHERE = {"pipelines.md": "tests/spark/test_documented.py"}
+ELSEWHERE = {
+    "pipelines.md": "tests/spark/test_documented.py",
+    "mirror.md": "tests/mirror/test_documented.py",
+}
 """Pages whose settings are no broker's, and what reads those."""
 _BLOCK = re.compile(r"^```toml\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BLOCKS = [

@@ -70,7 +70,7 @@ def test_a_report_has_what_brokers_say_and_no_message(shell: Shell, tmp_path: Pa
         assert json.loads(files[f"brokers/{shard}-0/config.json"])
     assert "the body of a message" not in "".join(files.values())
     ended = shell.run("cluster", "report", "-f", path)
-    assert (ended.returncode, "exists" in ended.stderr) == (1, True)
+    assert (ended.returncode, "exists" in ended.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("filled")

@@ -80,7 +80,8 @@ class Ensemble:
         files = config_files(self.desired, managed)
         files["zoo.cfg"] += f"maxSessionTimeout={1000 * SESSION_S}\n"
         # Whom it may reconfigure tells all where it finds the others itself; here that is a tap.
-        files["zoo.cfg"] = files["zoo.cfg"].replace("reconfigEnabled=true", "reconfigEnabled=false")
+        # So written, the pods' script does not find what it switches on.
+        files["zoo.cfg"] = files["zoo.cfg"].replace("reconfigEnabled=", "reconfigEnabled =")
         template = zookeeper_template(self.desired, managed)
         return ManagedZooKeeper(self.folder / name, template, files, mounted, number)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson, Yes, confirm
+from imago_cli.exits import Exit
 from imago_cli.line.declared import Option
-from imago_cli.output import print_json, print_line
+from imago_cli.output import print_json, print_line, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,6 +29,9 @@ def features(
         Option("--without-absent", help="Whatever members understand that are not there."),
     ] = False,
     admin: Admin = DEFAULT_ADMIN,
+    partial: Annotated[
+        bool, Option("--partial", help="Exit with 0 though brokers are away; they are still said.")
+    ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,9 +53,13 @@ def features(
             said = ask(admin, PATH, body)
     if as_json:
         print_json(said)
-        return
-    for line in lines(said):
-        print_line(line)
+    else:
+        for line in lines(said):
+            print_line(line)
+    if absent := said["absent"]:
+        say(f"missing: {', '.join(absent)}: nobody knows what they understand")
+        if not (partial or without_absent):
+            sys.exit(Exit.FAILED)
 
 
 def lines(said: Mapping[str, Any]) -> Iterator[str]:
@@ -64,8 +73,6 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {news}" for news in said["switchesOn"])
     if said["behind"]:
         yield f"level {said['newest']} waits for {', '.join(said['behind'])}: upgrade them"
-    if said["absent"]:
-        yield f"not there, so nobody knows what they understand: {', '.join(said['absent'])}"
 
 
 def remark(cluster: Mapping[str, Any]) -> str:

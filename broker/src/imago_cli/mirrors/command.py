@@ -278,7 +278,8 @@ def _done_here(settings: MirrorSettings) -> MirrorNote:
         await running
         if not mirror.begun:
             told = "; ".join(each.message for each in mirror.troubles.all())
-            raise CommandError(f"not done: {told or 'a side does not answer'}")
+            cure = "`imago mirror status --config FILE` says how both sides are"
+            raise CommandError(f"not done: {told or 'a side does not answer'}", cure=cure)
         return mirror.knowledge.note
 
     with client_errors():

@@ -16,6 +16,7 @@ from imago_operator.model.actions import (
     Hibernate,
     MarkDrained,
     OwnClaim,
+    RaiseLevel,
     Stop,
     destructive,
 )
@@ -113,6 +114,8 @@ def _told_of_brokers(action: Action) -> str:
             return f"{pod} of shard-{shard} is fenced: it keeps its log, and serves nobody."
         case Cordon(shard=shard):
             return f"shard-{shard} takes no new topics."
+        case RaiseLevel(level=level):
+            return f"Feature level {level} is switched on: brokers without it do not start."
         case MarkDrained(shard=shard):
             return f"shard-{shard} is recorded as drained."
         case _:
