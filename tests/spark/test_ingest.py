@@ -142,7 +142,8 @@ def test_run_stops_in_order_and_is_shut_out_by_the_next(rig: Rig, client: Client
     allow(rig.cluster, rig.topic, 1)
     assert record(rig.cluster, rig.topic)["progress"] is None
     fill(client, rig.topic, 300)
-    command = rig.command("--epoch", "1", trigger="continuous", triggerSeconds=1, progressSeconds=1)
+    steady: dict[str, Any] = {"trigger": "continuous", "triggerSeconds": 1, "progressSeconds": 1}
+    command = rig.command("--epoch", "1", **steady)
     with running(ServerProcess.start("first", command, rig.folder)) as first:
         wait_for(first, lambda: bool(rig.places()))
         fill(client, rig.topic, 200)
@@ -154,7 +155,7 @@ def test_run_stops_in_order_and_is_shut_out_by_the_next(rig: Rig, client: Client
     assert (told["rows"], told["lag"]) == (500, 0)
     allow(rig.cluster, rig.topic, 2)
     assert rig.run("--epoch", "1")[0] == FENCED, "a run that is over does not start"
-    command[command.index("--epoch") + 1] = "2"
+    command = rig.command("--epoch", "2", **steady)
     with running(ServerProcess.start("second", command, rig.folder)) as second:
         fill(client, rig.topic, 100)
         wait_for(second, lambda: len(rig.places()) == 600)
