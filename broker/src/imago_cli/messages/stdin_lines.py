@@ -22,7 +22,7 @@ _CHUNKS_MAX: Final = 4
 async def lines() -> AsyncIterator[bytes]:
     """Yield the lines of standard input as they come, without their ends."""
     chunks: _Chunks = asyncio.Queue(_CHUNKS_MAX)
-    arguments = (chunks, asyncio.get_running_loop())
+    arguments = (_source(), chunks, asyncio.get_running_loop())
     # A thread that is in the middle of reading cannot be stopped: it must not be waited for.
     threading.Thread(target=_read, args=arguments, name="stdin", daemon=True).start()
     rest, chunk = b"", b"\n"
@@ -38,9 +38,8 @@ async def lines() -> AsyncIterator[bytes]:
         yield rest.rstrip(b"\r")
 
 
-def _read(chunks: _Chunks, loop: asyncio.AbstractEventLoop) -> None:
+def _read(take: Callable[[], bytes], chunks: _Chunks, loop: asyncio.AbstractEventLoop) -> None:
     """Put what comes, at the end nothing or the error, until nobody takes any more."""
-    take = _source()
     chunk: bytes | OSError = b"\n"
     while isinstance(chunk, bytes) and chunk:
         try:
@@ -60,6 +59,6 @@ def _source() -> Callable[[], bytes]:
     try:
         descriptor = sys.stdin.fileno()
     except io.UnsupportedOperation:
-        memory = sys.stdin.buffer  # no file
-        return lambda: memory.read(_CHUNK)
+        text = sys.stdin  # no file; it is closed where nobody holds it
+        return lambda: text.buffer.read(_CHUNK)
     return lambda: os.read(descriptor, _CHUNK)
