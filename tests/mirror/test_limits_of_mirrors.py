@@ -13,6 +13,7 @@ from imago_client.errors import BrokerError, ConnectionLostError
 from imago_mirror import copier, troubles, web
 from imago_mirror.copier import Ends
 from imago_mirror.core import notes
+from imago_mirror.following import TopicFollowing
 from imago_mirror.mirror import RunningMirror
 from imago_mirror.settings import read_settings
 from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
@@ -65,6 +66,18 @@ def test_an_error_has_a_reason_and_every_reason_a_cure(
     (one,) = found.all()
     assert (one.reason, one.subject) == (reason, "orders")
     assert one.cure
+
+
+def test_a_topic_that_is_there_ends_no_other_trouble_of_it() -> None:
+    looking: Any = TopicFollowing.__new__(TopicFollowing)
+    looking._settings, looking._troubles = read_settings(SETTINGS), MirrorTroubles()
+    (topic,) = looking._settings.topics_by_name
+    looking._note_missing([])
+    looking._troubles.note("TargetRefused", topic, "it may not.")
+    looking._note_missing([topic])
+    assert [(one.reason, one.message) for one in looking._troubles.all()] == [
+        ("TargetRefused", "it may not")
+    ]
 
 
 def test_a_note_that_inflates_too_far_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

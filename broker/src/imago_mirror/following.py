@@ -90,7 +90,7 @@ class TopicFollowing:
             elif name not in there:
                 self._troubles.note("TopicMissing", name, f"the source has no topic {name}")
             else:
-                self._troubles.end(name, but="NotMirrored")
+                self._troubles.over("TopicMissing", name)
 
     async def _topic(self, topic: str, target_shards: int) -> list[SourceQueue]:
         with self._troubles.at(SOURCE, topic):

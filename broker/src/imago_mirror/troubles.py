@@ -65,7 +65,7 @@ class MirrorTroubles:
         return list(self._by_subject.values())
 
     def note(self, reason: str, subject: str, message: str) -> None:
-        key = (reason, subject)
+        key, message = (reason, subject), message.removesuffix(".")
         if key not in self._by_subject:
             if len(self._by_subject) >= TROUBLES_MAX:
                 return
@@ -74,9 +74,14 @@ class MirrorTroubles:
 
     def end(self, subject: str, *, but: str = "") -> None:
         """Note that nothing is wrong with a subject any more, `but` for one reason."""
-        for key in [key for key in self._by_subject if key[1] == subject and key[0] != but]:
-            del self._by_subject[key]
-            log.info("mirror_trouble_over reason=%s subject=%s", *key)
+        for reason, of in list(self._by_subject):
+            if of == subject and reason != but:
+                self.over(reason, subject)
+
+    def over(self, reason: str, subject: str) -> None:
+        """Note that this is not so any more, whatever else is."""
+        if self._by_subject.pop((reason, subject), None) is not None:
+            log.info("mirror_trouble_over reason=%s subject=%s", reason, subject)
 
     @contextmanager
     def at(self, side: str, subject: str) -> Iterator[None]:
