@@ -282,3 +282,33 @@ async def test_the_operators_fence_only_rises(registry: Registry) -> None:
     assert (await until(two, lambda view: view.operator_epoch == 3)).operator_epoch == 3
     with pytest.raises(CoordinatorConflictError, match="3 is in force"):
         await two.marks.raise_operator_epoch(2)
+
+
+async def test_of_two_fences_at_once_one_is_refused(registry: Registry) -> None:
+    one, two = await pair(registry)
+    marks, uuids = (one.marks, two.marks), ("disk-a", "disk-b")
+    calls = (
+        each.fence_member(0, uuid, others={*uuids, "disk-c"} - {uuid}, least=2)
+        for each, uuid in zip(marks, uuids, strict=True)
+    )
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    (refused,) = [each for each in done if each is not None]
+    fenced = uuids[done.index(None)]
+    assert isinstance(refused, CoordinatorConflictError)
+    assert f"{fenced}: fenced as well" in str(refused)
+    other, at = ("disk-b", two) if fenced == "disk-a" else ("disk-a", one)
+    with pytest.raises(CoordinatorConflictError):
+        await at.marks.fence_member(0, other, others={fenced, "disk-c"}, least=2)
+    await at.marks.fence_member(0, other, others={fenced, "disk-c"}, least=1)
+
+
+async def test_a_member_that_comes_back_is_fenced_no_more(registry: Registry) -> None:
+    one, two = await pair(registry)
+    others = {"disk-b", "disk-c"}
+    await two.marks.fence_member(0, "disk-b", others={"disk-a", "disk-c"}, least=2)
+    with pytest.raises(CoordinatorConflictError, match="disk-b"):
+        await one.marks.fence_member(0, "disk-a", others=others, least=2)
+    await two.register(broker("disk-b", process=1))
+    await one.marks.fence_member(0, "disk-a", others=others, least=2)
+    await one.marks.unfence_member(0, "disk-a")
+    await two.marks.fence_member(0, "disk-b", others={"disk-a", "disk-c"}, least=2)

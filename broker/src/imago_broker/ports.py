@@ -242,6 +242,19 @@ class SharedMarks(Protocol):
         """Note whether nothing is left on a shard that is being drained; of no other shard."""
         ...
 
+    async def fence_member(
+        self, shard: int, uuid: str, *, others: Collection[str], least: int
+    ) -> None:
+        """Note that a member is to serve nobody; it is fenced no more once it registers again.
+
+        CoordinatorConflictError: of the others in sync, less those fenced, fewer than `least` stay.
+        """
+        ...
+
+    async def unfence_member(self, shard: int, uuid: str) -> None:
+        """Take that back, of a member that has not been fenced after all."""
+        ...
+
     async def forget_shard(self, shard: int) -> None:
         """Take a shard out of the registry: its topics, its members' places, its state.
 

@@ -35,10 +35,8 @@ def risks(
     `least`: in-sync members that puts need; `replicas`: members that the shard is to have. Where
     that is one, it has all it ever will on its own disk: nothing waits to be copied.
     """
-    state = view.states.get(own.shard)
-    others = [member for member in view.members(own.shard) if member.uuid != own.uuid]
-    live = {(member.uuid, member.incarnation) for member in others}
-    in_sync = [member for member in state.in_sync if member in live] if state else []
+    others = _others(view, own)
+    in_sync = others_in_sync(view, own)
     leads = view.leads(own)
     found = []
     if leads and not in_sync:
@@ -52,6 +50,17 @@ def risks(
     if not others:
         found.append(SINGLE_REPLICA)
     return RestartRisks(tuple(found), lacking)
+
+
+def others_in_sync(view: ClusterView, own: BrokerRecord) -> list[str]:
+    """Return the uuids of the other members that live and have all that was acknowledged."""
+    state = view.states.get(own.shard)
+    live = {(member.uuid, member.incarnation) for member in _others(view, own)}
+    return [member.uuid for member in state.in_sync if member in live] if state else []
+
+
+def _others(view: ClusterView, own: BrokerRecord) -> list[BrokerRecord]:
+    return [member for member in view.members(own.shard) if member.uuid != own.uuid]
 
 
 def _unreplicated(status: LocalShardStatus, log_end: int) -> int:

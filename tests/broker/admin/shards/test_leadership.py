@@ -11,12 +11,13 @@ from aiohttp import web
 
 from imago_broker.admin.routes import build_admin
 from imago_broker.app import Broker
+from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.cluster.memory import MemoryEnsemble, memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.model.registry.cluster import Role
 from imago_broker.model.registry.shard import Election, Member, ShardState
 from imago_broker.model.registry.shard_status import FollowerStatus, LocalShardStatus
-from imago_broker.ports import ShardRefusedError
+from imago_broker.ports import CoordinatorConflictError, ShardRefusedError
 from imago_testing.clusters.registry import broker as record
 from imago_testing.clusters.registry import until
 from imago_testing.peers.admin import broker_config
@@ -79,7 +80,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     config = broker_config(tmp_path)
     small = replace(config.store, segment_bytes_max=8 << 20)
     broker = Broker(
-        replace(config, store=small), coordinator=memory_coordinator(settings, ensemble)
+        replace(config, store=small),
+        coordinator=memory_coordinator(settings, ensemble),
+        process=ProcessHooks(stop=lambda: None),
     )
     other = memory_coordinator(settings, ensemble)
     await broker.start()
@@ -219,6 +222,22 @@ async def test_restarts_are_checked_before_and_after(rig: Rig) -> None:
     )
     _, after = await rig.call("GET", "/admin/v1/restart-done")
     assert (after["caughtUp"], after["percent"]) == (False, 25)
+
+
+async def test_a_member_is_not_fenced_while_the_only_other_one_is_being_fenced(rig: Rig) -> None:
+    (lag,) = rig.shell.status.followers
+    rig.shell.status = replace(
+        rig.shell.status, followers=(replace(lag, end=rig.broker.store.log_end),)
+    )
+    _, before = await rig.call("GET", "/admin/v1/restart-check")
+    assert before["safe"], "both callers have seen this"
+    await rig.other.marks.fence_member(0, "disk-b", others={rig.broker.uuid}, least=1)
+    status, answer = await rig.call("POST", "/admin/v1/fence", {})
+    assert (status, answer["error"]) == (409, "not_fenced")
+    assert "disk-b: fenced as well" in answer["message"]
+    assert (await rig.call("POST", "/admin/v1/fence", {"anyway": True}))[0] == 200
+    with pytest.raises(CoordinatorConflictError, match=rig.broker.uuid):
+        await rig.other.marks.fence_member(0, "disk-b", others={rig.broker.uuid}, least=1)
 
 
 async def test_an_operator_of_an_older_epoch_is_shut_out(rig: Rig) -> None:

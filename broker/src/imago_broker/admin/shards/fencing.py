@@ -21,8 +21,17 @@ from imago_broker.admin.calls.guard import (
     text_of,
 )
 from imago_broker.admin.errors import AdminError, refuse_unknown
-from imago_broker.admin.shards.leadership import expected, found_risks, who
+from imago_broker.admin.shards.leadership import (
+    expected,
+    found_risks,
+    registered,
+    unavailable,
+    who,
+)
+from imago_broker.core.restart import others_in_sync
 from imago_broker.model.registry.cluster import shard_name
+from imago_broker.ports import CoordinatorConflictError, CoordinatorError
+from imago_log.errors import LogIOError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,12 +51,15 @@ async def fence(services: AdminServices, request: web.Request) -> web.Response:
     The broker ends in order, and begins again as one that answers this port alone.
     """
     body = await expected(services, request, ("why", "anyway"))
-    stop, risks = services.metaq.stop, found_risks(services).risks
+    stop, anyway = services.metaq.stop, boolean(body, "anyway")
+    risks = list(found_risks(services).risks)
     if stop is None:
         raise AdminError(
             409, "not_a_process", "This broker is not a process of its own.", "Stop its owner."
         )
-    if risks and not boolean(body, "anyway"):
+    if anyway or not risks:
+        risks += await _noted(services, anyway=anyway)
+    if risks and not anyway:
         raise AdminError(
             409,
             "not_fenced",
@@ -55,9 +67,31 @@ async def fence(services: AdminServices, request: web.Request) -> web.Response:
             'Wait until the others are in sync, or send `"anyway": true`: no message is lost, and'
             " clients may be refused until the fence is lifted.",
         )
-    services.fence.set(text_of(body, "why")[:WHY_CHARS_MAX] or "somebody has asked for it")
+    try:
+        services.fence.set(text_of(body, "why")[:WHY_CHARS_MAX] or "somebody has asked for it")
+    except LogIOError:
+        await services.marks.unfence_member(services.config.broker.shard, services.uuid)
+        raise
     asyncio.get_running_loop().call_later(STOP_SECONDS, stop)
-    return json_response({"fenced": True, "risks": list(risks)} | who(services))
+    return json_response({"fenced": True, "risks": risks} | who(services))
+
+
+async def _noted(services: AdminServices, *, anyway: bool) -> list[str]:
+    """Have whoever fences another member know of this one; return why it may not be fenced.
+
+    One of two that are fenced at the same moment comes second here: each has seen the other serve.
+    """
+    others = others_in_sync(services.coordinator.view(), registered(services))
+    least = 0 if anyway else services.config.min_in_sync
+    place = (services.config.broker.shard, services.uuid)
+    try:
+        await services.marks.fence_member(*place, others=others, least=least)
+    except CoordinatorConflictError as error:
+        return [str(error)]
+    except CoordinatorError as error:
+        if not anyway:
+            raise unavailable(error) from error
+    return []
 
 
 async def lift(services: AdminServices, _: web.Request) -> web.Response:

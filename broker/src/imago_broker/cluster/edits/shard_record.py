@@ -5,8 +5,10 @@
 ```
 {"next":2,"members":{"<uuid>":{"replica":0,"metaq":"meta://h:p"}},"cordoned":false,"drained":false,
  "drain":"<request id, empty: not drained>","undrained":"<request id of the last one taken back>",
- "stays":false}
+ "stays":false, "fenced":["<uuid>"]}
 ```
+
+`fenced` is left out where it is empty.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class ShardRecord:
     """The last such request that was taken back: it may still be repeated by mistake."""
     stays: bool = False
     """Whether that request only closes the topics here, and opens them nowhere else."""
+    fenced: frozenset[str] = frozenset()
+    """Members by uuid that serve nobody, or are about to: each has not come back since."""
 
     def with_member(self, uuid: str, metaq_url: str, *, wanted: int = -1) -> ShardRecord:
         """The record after this data folder has shown up, perhaps for the first time.
@@ -61,7 +65,8 @@ class ShardRecord:
             raise WrongError(f"the shard has had {replica} data folders, that is the limit")
         members = {**self.members, uuid: RecordedMember(replica, metaq_url)}
         replica_next = max(self.replica_next, replica + 1)
-        return replace(self, replica_next=replica_next, members=members)
+        fenced = self.fenced - {uuid}
+        return replace(self, replica_next=replica_next, members=members, fenced=fenced)
 
     def _number(self, wanted: int) -> int:
         if 0 <= wanted <= REPLICA_MAX and wanted not in self.replicas().values():
@@ -88,6 +93,7 @@ def encode_shard(record: ShardRecord) -> bytes:
             "undrained": record.undrained,
             "stays": record.stays,
         }
+        | ({"fenced": sorted(record.fenced)} if record.fenced else {})
     )
 
 
@@ -109,6 +115,7 @@ def decode_shard(path: str, data: bytes) -> ShardRecord:
             drain=of(str, value.get("drain", "")),
             undrained=of(str, value.get("undrained", "")),
             stays=of(bool, value.get("stays", False)),
+            fenced=frozenset(of(str, uuid) for uuid in of(list, value.get("fenced", []))),
         )
 
     return decode(path, data, dict, read)

@@ -14,7 +14,7 @@ from imago_broker.ports import CoordinatorConflictError, UnknownShardError
 from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from imago_broker.cluster.znodes import Paths
     from imago_broker.model.registry.cluster import BrokerRecord, ClusterView, TopicPlacement
@@ -106,6 +106,32 @@ def noting_drained(paths: Paths, shard: int, drained: bool) -> Edit:
     def edit(data: bytes | None) -> bytes | None:
         record = _known(path, shard, data)
         return encode_shard(replace(record, drained=drained)) if record.drain else None
+
+    return edit
+
+
+def fencing(paths: Paths, shard: int, uuid: str, others: Collection[str], least: int) -> Edit:
+    """Note that a member is to serve nobody, where so many of the others go on."""
+    path = paths.shard(shard)
+
+    def edit(data: bytes | None) -> bytes:
+        record = _known(path, shard, data)
+        gone = sorted(record.fenced.intersection(others))
+        if len(others) - len(gone) < least:
+            text = f"{', '.join(gone)}: fenced as well" if gone else "too few are in sync"
+            raise CoordinatorConflictError(text)
+        return encode_shard(replace(record, fenced=record.fenced | {uuid}))
+
+    return edit
+
+
+def unfencing(paths: Paths, shard: int, uuid: str) -> Edit:
+    """Take that back."""
+    path = paths.shard(shard)
+
+    def edit(data: bytes | None) -> bytes:
+        record = _known(path, shard, data)
+        return encode_shard(replace(record, fenced=record.fenced - {uuid}))
 
     return edit
 

@@ -16,7 +16,7 @@ from imago_broker.model.registry.cluster import PERM_WRITE, shard_name
 from imago_broker.ports import CoordinatorConflictError, UnknownShardError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from imago_broker.cluster.ports.shared_nodes import SharedNodes
     from imago_broker.cluster.settings import CoordinatorConfig
@@ -53,6 +53,16 @@ class TreeSharedMarks:
 
     async def note_drained(self, shard: int, drained: bool) -> None:
         edit = shared.noting_drained(self.paths, shard, drained)
+        await self.nodes.change(self.paths.shard(shard), edit)
+
+    async def fence_member(
+        self, shard: int, uuid: str, *, others: Collection[str], least: int
+    ) -> None:
+        edit = shared.fencing(self.paths, shard, uuid, others, least)
+        await self.nodes.change(self.paths.shard(shard), edit)
+
+    async def unfence_member(self, shard: int, uuid: str) -> None:
+        edit = shared.unfencing(self.paths, shard, uuid)
         await self.nodes.change(self.paths.shard(shard), edit)
 
     async def forget_shard(self, shard: int) -> None:
