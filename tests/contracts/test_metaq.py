@@ -10,12 +10,13 @@ import pytest
 
 from imago_broker.cluster.edits import edits
 from imago_broker.core.metaq.metaq_tree_check import check_tree
+from imago_broker.model.metaq_tree import OffsetCopy
 from imago_broker.model.registry.cluster import (
     Role,
     ShardQueues,
 )
 from imago_broker.model.registry.shard import Member, ShardState
-from imago_broker.ports import CoordinatorConflictError, OffsetCopy
+from imago_broker.ports import CoordinatorConflictError
 from imago_testing.clusters.registry import Registry, broker, topic, until
 
 if TYPE_CHECKING:

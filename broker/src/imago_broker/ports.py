@@ -6,7 +6,6 @@ Its parts are ports of their own, and each part of the broker receives those tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
     from imago_broker.core.metaq.metaq_tree_check import TreeNode
     from imago_broker.model.metaq_slave import SlaveStatus
-    from imago_broker.model.metaq_tree import MetaqMaster, OffsetRecord
+    from imago_broker.model.metaq_tree import MetaqMaster, OffsetCopy, OffsetRecord
     from imago_broker.model.pipelines import Pipeline, PipelineProgress
     from imago_broker.model.registry.cluster import (
         BrokerRecord,
@@ -249,11 +248,9 @@ class SharedMarks(Protocol):
 
         CoordinatorConflictError: of the others in sync, less those fenced, fewer than `least` stay.
         """
-        ...
 
     async def unfence_member(self, shard: int, uuid: str) -> None:
         """Take that back, of a member that has not been fenced after all."""
-        ...
 
     async def forget_shard(self, shard: int) -> None:
         """Take a shard out of the registry: its topics, its members' places, its state.
@@ -305,17 +302,6 @@ class PipelineRecords(Protocol):
         CoordinatorConflictError, and nothing noted, unless this very epoch stands.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCopy:
-    """Which partitions of a broker id get the offsets of which of another's."""
-
-    source: int
-    target: int
-    first: int
-    last: int
-    target_first: int = 0
 
 
 class MetaqConsumers(Protocol):

@@ -10,6 +10,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCopy:
+    """Which partitions of a broker id get the offsets of which of another's."""
+
+    source: int
+    target: int
+    first: int
+    last: int
+    target_first: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRecord:
     """How far a group of MetaQ's says that it is in a partition of our shard."""
 

@@ -15,7 +15,8 @@ from imago_broker.admin.resources.topics import known
 from imago_broker.core.metaq.metaq_tree_check import check_tree
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
-from imago_broker.ports import CoordinatorError, OffsetCopy
+from imago_broker.model.metaq_tree import OffsetCopy
+from imago_broker.ports import CoordinatorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

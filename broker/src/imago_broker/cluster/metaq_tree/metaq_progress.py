@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from imago_broker.cluster.tree import Node, NodeTree
-    from imago_broker.ports import MetaqProgress, OffsetCopy
+    from imago_broker.model.metaq_tree import OffsetCopy
+    from imago_broker.ports import MetaqProgress
 
 READS_AT_ONCE = 16
 _RECORD = re.compile(rb"(-?\d{1,19})-(\d{1,19})")

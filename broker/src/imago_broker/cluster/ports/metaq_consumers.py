@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.core.metaq.metaq_tree_check import TreeNode
-    from imago_broker.model.metaq_tree import MetaqMaster, OffsetRecord
-    from imago_broker.ports import MetaqProgress, OffsetCopy
+    from imago_broker.model.metaq_tree import MetaqMaster, OffsetCopy, OffsetRecord
+    from imago_broker.ports import MetaqProgress
 
 
 class TreeMetaqConsumers:
