@@ -16,7 +16,7 @@ from imago_cli.clusters.admin_http import ask
 from imago_client import Message, ResetTo
 from imago_client.blocking import Client
 from imago_testing.peers.remoting import RemotingPeer
-from imago_testing.processes.dashboard import TEXT, admin_of, go, watched
+from imago_testing.processes.dashboard import TEXT, admin_of, follow, go, watched
 from imago_testing.processes.servers import wait_until
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
@@ -83,8 +83,7 @@ def brokers(cluster: Up) -> list[dict[str, Any]]:
 async def test_a_message_is_found_and_shown_as_it_is(cluster: Up, tmp_path: Path) -> None:
     async with watched(admin_of(cluster, 0), tmp_path) as page:
         await go(page, "#/messages?by=key&topic=orders&key=k3", "1 found", "k3")
-        await page.value("document.querySelector('main td a').click(); true")
-        await page.until(f"{TEXT}.includes('Facts')")
+        await follow(page, "document.querySelector('main td a')", "Facts")
         shown = await page.value("document.querySelector('pre.json').textContent")
         assert shown == BODY.decode().replace("{", "{\n  ").replace(", ", ",\n  ").replace(
             "}", "\n}"
@@ -93,15 +92,15 @@ async def test_a_message_is_found_and_shown_as_it_is(cluster: Up, tmp_path: Path
         unique = ask(admin_of(cluster, 1), "/admin/v1/messages?topic=orders&key=k3")["items"][0]
         await go(page, f"#/messages?by=id&id={unique['uniqueId']}", "1 found")
         await go(page, "#/messages?by=key&topic=orders&key=binary", "3 B, not text")
-        await page.value("document.querySelector('main td a').click(); true")
+        await follow(page, "document.querySelector('main td a')")
         await page.until("document.querySelector('pre.hex')?.textContent.includes('ff 00 01')")
         await go(page, "#/messages?by=key&topic=orders&key=none", "0 found")
         await go(page, f"#/topics/{quote(HOSTILE)}", "There is no topic", HOSTILE)
         await page.until("document.querySelector('main code')?.textContent === 'imago topic list'")
         for place in ("#/topics/order", "#/messages?by=newest&topic=order"):
             await go(page, place, "Did you mean 'orders'?", "all topics")
-            await page.value("[...document.querySelectorAll('main p a')][0].click(); true")
-            await page.until(f"location.hash.includes('orders') && {TEXT}.includes('k19')")
+            await follow(page, "document.querySelector('main p a')", "k19")
+            assert "orders" in await page.value("location.hash")
         await go(page, "#/topics/%25DLQ%25billing", "No message of this group was given up")
 
 
@@ -199,12 +198,9 @@ async def test_what_a_group_has_to_try_again_stands_on_its_page(
     async with watched(admin_of(cluster, 1), tmp_path) as page:
         await go(page, "#/groups/failing", f"All is read, but {said}.", "1 (gone)")
         await go(page, "#/doctor", said)
-        await page.value(
-            "[...document.querySelectorAll('a')].find(one => one.textContent ==="
-            " 'failing').click(); true"
-        )
-        await page.until(f"{TEXT}.includes('All is read')")
-        await page.value("document.querySelector('.card a').click(); true")
+        named = "[...document.querySelectorAll('a')].find(one => one.textContent === 'failing')"
+        await follow(page, named, "All is read")
+        await follow(page, "document.querySelector('.card a')")
         await page.until(f"{TEXT}.split('%RETRY%failing').length === 3")
 
 
@@ -284,8 +280,7 @@ async def test_what_changes_something_is_confirmed_by_a_word(cluster: Up, tmp_pa
 
             wait_until(is_connected, seconds_max=SECONDS_MAX, what="a client is connected")
             await go(page, "#/clients?group=idlers", "idlers")
-            await page.value("document.querySelector('main td a').click(); true")
-            await page.until(f"{TEXT}.includes('Close its connections')")
+            await follow(page, "document.querySelector('main td a')", "Close its connections")
             word = f"{form}.elements.word.value = {form}.dataset.word"
             await page.value(f"{word}; {form}.requestSubmit(); true")
             await page.until(f"{TEXT}.includes('are closed; it may connect again')")

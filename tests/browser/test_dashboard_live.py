@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from imago_cli.clusters.admin_http import ask
-from imago_testing.processes.dashboard import TEXT, admin_of, go, watched
+from imago_testing.processes.dashboard import TEXT, admin_of, follow, go, watched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,8 +58,7 @@ async def test_what_is_selected_and_clicked_survives_what_changes(
         assert await page.value(f"JSON.stringify({kept})") == '[true,true,0,"orders"]'
         asked = "performance.getEntriesByType('resource').filter(e => e.name.includes('/topics?'))"
         assert await page.value(f"{asked}.filter(e => e.initiatorType === 'fetch').length") == 1
-        await page.value("link.click(); true")
-        await page.until(f"{TEXT}.includes('Groups that read it')")
+        await follow(page, "link", "Groups that read it")
         ask(admin, f"/admin/v1/topics/{name}", method="DELETE")
 
 

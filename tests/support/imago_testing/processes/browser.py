@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import shutil
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -55,16 +56,22 @@ class Page:
 
     async def value(self, expression: str) -> Any:
         """Return what an expression of the page's own scripts gives, at last if it is a promise."""
-        answer = await self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
+        answer = await self._evaluate(expression)
+        assert "exceptionDetails" not in answer, (expression, answer["exceptionDetails"])
         return answer["result"].get("value")
 
     async def until(self, expression: str) -> None:
-        """Wait until it holds."""
-        async with asyncio.timeout(SECONDS_MAX):
-            while not await self.value(expression):  # noqa: ASYNC110  what the page comes to
-                await asyncio.sleep(0.1)
+        """Wait until it holds; what cannot be evaluated yet does not."""
+        end = time.monotonic() + SECONDS_MAX
+        while not (await self._evaluate(expression))["result"].get("value"):
+            shown = "location.hash + ' ' + document.body.innerText"
+            assert time.monotonic() < end, f"never: {expression}\n{await self.value(shown)}"
+            await asyncio.sleep(0.1)
+
+    async def _evaluate(self, expression: str) -> dict[str, Any]:
+        return await self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
 
     async def log_in(self, user: str, password: str) -> None:
         """Fill in the form and send it, as a person does."""

@@ -38,7 +38,18 @@ async def watched(admin: str, folder: Path) -> AsyncIterator[Page]:
 
 
 async def go(page: Page, place: str, *texts: str) -> None:
-    """Follow a link, and wait for all that is to be seen."""
-    await page.value(f"location.hash = {json.dumps(place)}; true")
+    """Go to an address, and wait for all that is to be seen there."""
+    await _shown(page, f"location.hash = {json.dumps(place)}", *texts)
+
+
+async def follow(page: Page, link: str, *texts: str) -> None:
+    """Click a link, which an expression finds, and wait for all that is to be seen there."""
+    await _shown(page, f"{link}.click()", *texts)
+
+
+async def _shown(page: Page, change: str, *texts: str) -> None:
+    # The page before may hold the texts as well.
+    await page.value(f"{change}; true")
+    await page.until("document.body.dataset.shown === location.hash")
     for text in texts:
         await page.until(f"{TEXT}.includes({json.dumps(text)})")

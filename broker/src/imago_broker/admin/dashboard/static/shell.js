@@ -178,6 +178,8 @@ async function again() {
     else { state(""); draw({ title: here.name || page.link || "Imago", parts: [h("p", { class: "bad", role: "alert" }, marked(text)), error.status === 404 && page.link && h("p", {}, nearest(text) && [link(at(page.path, nearest(text)), nearest(text)), " · "], link(`#/${page.path}`, `all ${page.link.toLowerCase()}`))] }, here); }
     pause = page.everyMs && Math.min(PAUSE_MS_MAX, Math.max(pause, page.everyMs) * 2);
     if (pause && !document.hidden) timer = setTimeout(refresh, pause);
+  } finally {
+    if (mine === turn) document.body.dataset.shown = location.hash;  // what is to be seen is of this address
   }
 }
 
