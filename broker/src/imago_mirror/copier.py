@@ -17,7 +17,7 @@ from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from imago_client.messages import ShardBounds
+    from imago_client.messages import QueueEnd, ShardBounds
     from imago_client.received import Pulled
     from imago_client.rocketmq.forwarder import Forwarder
     from imago_client.rocketmq.pull_consumer import PullConsumer
@@ -47,13 +47,17 @@ def need_of(queue: SourceQueue) -> str:
     return f"{queue.place}@{queue.incarnation}"
 
 
-def life_of(bounds: ShardBounds) -> int:
+def life_of(told: ShardBounds | QueueEnd) -> int:
     """Return which topic of its name it is; 0: its broker does not say."""
-    return bounds.topic_id or bounds.incarnation or 0
+    return told.topic_id or told.incarnation or 0
 
 
 class _RefusedError(Exception):
     """Copies had numbers that the target does not take."""
+
+
+class _OverError(Exception):
+    """The source has another topic of the name by now."""
 
 
 class Ends:
@@ -117,6 +121,8 @@ class QueueCopier:
                 await self._copy()
             except _RefusedError:
                 refused = True
+            except _OverError:
+                return  # who looks at the topics begins anew
             except (ClientError, ProtocolError):  # noted where it was met
                 failed += 1
                 pause_s = _PAUSES_S[min(failed, len(_PAUSES_S)) - 1]
@@ -142,11 +148,13 @@ class QueueCopier:
             elif lane.target_incarnation != life_of(bounds):
                 noted = lane.position._replace(floor=1 << 62)  # its copies went with the topic
             lane.target_incarnation = life_of(bounds)
+            self._knowledge.note_target(self._to.topic, self._to.shard, life_of(bounds))
             known = noted is not None and noted.floor <= end
             self._map.cut(end)
             tail = await self._scan(max(first, noted.floor) if noted and known else first, end)
         with self._ends.troubles.at(SOURCE, self._subject):
             source = await self._bounds(self._ends.source, self._from)
+        self._check_life(source)
         source_first, source_end = source.queues[self._from.queue_id]
         position = resume(noted, tail, source_first, end)
         if refused and noted is not None and _same(position, noted):
@@ -212,7 +220,19 @@ class QueueCopier:
             await asyncio.gather(pulling, stopping, return_exceptions=True)
 
     def _begin_pull(self, at: int) -> asyncio.Task[Pulled]:
-        return asyncio.create_task(self._pull(self._ends.source, self._from, at, poll_s=POLL_S))
+        return asyncio.create_task(self._pull_source(at))
+
+    async def _pull_source(self, at: int) -> Pulled:
+        pulled = await self._pull(self._ends.source, self._from, at, poll_s=POLL_S)
+        if pulled.status is not PullStatus.NO_NEW_MESSAGE:
+            # Asked afterwards: a topic of the name that was made since then has other messages at
+            # these offsets.
+            self._check_life(await self._ends.source.end(self._from))
+        return pulled
+
+    def _check_life(self, told: ShardBounds | QueueEnd) -> None:
+        if life_of(told) != self.queue.incarnation:
+            raise _OverError
 
     async def _carry_out(self, pulled: Pulled) -> None:
         position, knowledge = self._lane.position, self._knowledge

@@ -17,7 +17,7 @@ from imago_wire.errors import ProtocolError
 from imago_wire.system_topics import SYSTEM_TOPICS, is_system
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from imago_client import Client
     from imago_mirror.knowledge import Knowledge
@@ -42,7 +42,10 @@ class TopicFollowing:
         ends: Ends,
         knowledge: Knowledge,
         troubles: MirrorTroubles,
+        halt: Callable[[Iterable[SourceQueue]], Awaitable[None]],
     ) -> None:
+        """`halt`: returns once queues are not being copied any more."""
+        self._halt = halt
         self._settings, self._ends, self._knowledge = settings, ends, knowledge
         self._source, self._target = clients
         self._troubles = troubles
@@ -165,7 +168,7 @@ class TopicFollowing:
             most = max(place.queue_id for place in targets if place.shard == shard)
             bounds = await self._ends.target.shard_bounds(topic, shard, most + 1)
             if bounds is not None:
-                self._knowledge.target_incarnations[topic, shard] = life_of(bounds)
+                self._knowledge.note_target(topic, shard, life_of(bounds))
 
     async def _lanes(
         self, topic: str, sources: list[SourceQueue], targets: list[QueuePlace]
@@ -176,6 +179,7 @@ class TopicFollowing:
             if queue in sources:
                 before[QueuePlace(queue.shard, queue.queue_id)] = lanes[queue].target
             else:  # its topic, or its shard, has gone
+                await self._halt([queue])
                 self._knowledge.forget(queue)
         made = assign((QueuePlace(q.shard, q.queue_id) for q in sources), targets, before)
         for queue in sources:
@@ -187,6 +191,7 @@ class TopicFollowing:
             if lane is None:
                 lanes[queue] = CopiedQueue(place, 0, CopyPosition(0, 0, 0, 0, -1))
                 continue
+            await self._halt([queue])  # what it is sending counts for the place before
             end = await self._ends.target.max_offset(MessageQueue(topic, *place))
             position = lane.position.anew()._replace(floor=end)
             lanes[queue] = CopiedQueue(

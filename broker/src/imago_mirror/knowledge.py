@@ -32,7 +32,15 @@ class Knowledge:
         self._began_ms = _now_ms()
 
     def map_of(self, topic: str, place: QueuePlace) -> OffsetMap:
-        return self.note.maps.setdefault((topic, place), OffsetMap())
+        life = self.target_incarnations.get((topic, place.shard), 0)
+        return self.note.maps.setdefault((topic, place), OffsetMap(life=life))
+
+    def note_target(self, topic: str, shard: str, life: int) -> None:
+        """Note which topic of its name the target has: of another one maps say nothing."""
+        self.target_incarnations[topic, shard] = life
+        for (name, place), map_ in list(self.note.maps.items()):
+            if (name, place.shard) == (topic, shard) and map_.life != life:
+                del self.note.maps[name, place]
 
     def place_of(self, queue: SourceQueue) -> QueuePlace | None:
         """Return the place of a queue of the target; None: its topic was made anew since then."""

@@ -21,7 +21,7 @@ from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
 from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from imago_mirror.core.origins import SourceQueue
     from imago_mirror.settings import MirrorSettings
@@ -59,7 +59,9 @@ class RunningMirror:
         self._ends.source_user, self._ends.target_user = settings.source.user, settings.target.user
         self._keeper = NoteKeeper(self._target, settings.name)
         both = self._source, self._target
-        self._following = TopicFollowing(settings, both, self._ends, self.knowledge, self.troubles)
+        self._following = TopicFollowing(
+            settings, both, self._ends, self.knowledge, self.troubles, self._halt
+        )
         self._translating = Translating(settings, both, self._ends, self.knowledge, self.troubles)
         self._copiers: dict[SourceQueue, tuple[QueueCopier, asyncio.Task[None]]] = {}
         self._kept: Any = None
@@ -166,17 +168,15 @@ class RunningMirror:
         if self._following.changed:
             await self._keep()
             self._following.changed = False
-        for queue in set(self._copiers) - set(wanted):
-            copier, task = self._copiers.pop(queue)
-            copier.stop()
-            await asyncio.wait((task,), timeout=STOP_S)
-            task.cancel()
+        await self._halt(set(self._copiers) - set(wanted))
         self._ends.queues = len(wanted)
         for queue in wanted:
+            if queue in self._copiers and (task := self._copiers[queue][1]).done():
+                task.result()  # a fault of ours; else the source had another topic for a while
+                del self._copiers[queue]
             if queue in self._copiers:
-                if (task := self._copiers[queue][1]).done():
-                    task.result()  # a fault of ours
-            elif queue in self.knowledge.note.lanes and self.state == COPYING:
+                continue
+            if queue in self.knowledge.note.lanes and self.state == COPYING:
                 copier = QueueCopier(self._ends, self.knowledge, queue)
                 self._copiers[queue] = copier, asyncio.create_task(copier.run())
 
@@ -185,10 +185,14 @@ class RunningMirror:
         return self.knowledge.note.state
 
     async def _stop_copying(self) -> None:
-        copiers, self._copiers = self._copiers, {}
-        for copier, _ in copiers.values():
+        await self._halt(set(self._copiers))
+
+    async def _halt(self, queues: Iterable[SourceQueue]) -> None:
+        """Have queues copied no more, behind what is being sent."""
+        copiers = [self._copiers.pop(queue) for queue in queues if queue in self._copiers]
+        for copier, _ in copiers:
             copier.stop()
-        tasks = [task for _, task in copiers.values()]
+        tasks = [task for _, task in copiers]
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_S)
             for task in tasks:

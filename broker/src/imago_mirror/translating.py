@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_client.errors import ClientError, UsageError
 from imago_client.message_queue import MessageQueue
-from imago_mirror.copier import need_of
+from imago_mirror.copier import life_of, need_of
 from imago_mirror.core.assignment import QueuePlace
 from imago_mirror.core.groups import TargetQueue, new_offsets
 from imago_mirror.core.notes import TOPIC_PREFIX
@@ -38,16 +38,26 @@ class Translating:
         self._settings, self._knowledge, self._troubles = settings, knowledge, troubles
         self._source, self._target = clients
         self._ends = ends
-        self._consumed: Mapping[str, Mapping[MessageQueue, int]] = {}
+        self._consumed: Mapping[str, Mapping[str, int]] = {}
+        """By group: how far it is in queues, by their names in maps."""
         self._configs: Mapping[str, SubscriptionGroupConfig] = {}
 
     async def ask(self) -> None:
         """Ask the source how far its groups are."""
         if not self._settings.groups:
             return
+        # Named before they are asked for: a topic that is made again meanwhile has other offsets.
+        names = {
+            MessageQueue(queue.topic, queue.shard, queue.queue_id): need_of(queue)
+            for queue in self._knowledge.note.lanes
+        }
         with self._troubles.at(SOURCE, "groups"):
-            self._consumed = await self._source.admin.committed_offsets()
+            found = await self._source.admin.committed_offsets()
             self._configs = await self._source.admin.groups()
+        self._consumed = {
+            group: {names[queue]: offset for queue, offset in places.items() if queue in names}
+            for group, places in found.items()
+        }
         self._troubles.end("groups")
 
     async def translate(self) -> None:
@@ -79,6 +89,8 @@ class Translating:
         for topic, shard in {(queue.topic, queue.shard) for queue in feeds}:
             ids = [q.queue_id for q in feeds if (q.topic, q.shard) == (topic, shard)]
             bounds = await self._ends.target.shard_bounds(topic, shard, max(ids) + 1)
+            if bounds is not None:
+                self._knowledge.note_target(topic, shard, life_of(bounds))
             for queue_id, (first, _) in enumerate(bounds.queues if bounds else ()):
                 firsts[MessageQueue(topic, shard, queue_id)] = first
         return {
@@ -97,12 +109,7 @@ class Translating:
         queues: Mapping[MessageQueue, TargetQueue],
         there: Mapping[MessageQueue, int],
     ) -> None:
-        consumed = {
-            need_of(queue): self._consumed[group][place]
-            for queue in self._knowledge.note.lanes
-            if (place := MessageQueue(queue.topic, queue.shard, queue.queue_id))
-            in self._consumed[group]
-        }
+        consumed = self._consumed[group]
         if not consumed:
             return
         of_topics = {queue.topic for queue in self._knowledge.note.lanes}

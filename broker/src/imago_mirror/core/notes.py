@@ -77,7 +77,7 @@ def _to_json(note: MirrorNote, parts_max: int | None) -> dict[str, Any]:
             for queue, lane in note.lanes.items()
         ],
         "maps": [
-            [topic, *place, _newest(found.parts, parts_max)]
+            [topic, *place, found.life, _newest(found.parts, parts_max)]
             for (topic, place), found in note.maps.items()
         ],
     }
@@ -106,10 +106,13 @@ def decode(data: bytes) -> MirrorNote | None:
             },
             maps={
                 (topic, QueuePlace(shard, queue_id)): OffsetMap(
-                    Part(first, end, tuple(CopiedRange(*need) for need in needs))
-                    for first, end, needs in parts
+                    (
+                        Part(first, end, tuple(CopiedRange(*need) for need in needs))
+                        for first, end, needs in parts
+                    ),
+                    life=life,
                 )
-                for topic, shard, queue_id, parts in found["maps"]
+                for topic, shard, queue_id, life, parts in found["maps"]
             },
         )
     except (zlib.error, ValueError, KeyError, TypeError):

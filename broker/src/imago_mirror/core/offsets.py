@@ -49,7 +49,11 @@ class Part(NamedTuple):
 class OffsetMap:
     """The parts of one target queue, in their order; none overlaps another."""
 
-    def __init__(self, parts: Iterable[Part] = (), *, parts_max: int = PARTS_MAX) -> None:
+    def __init__(
+        self, parts: Iterable[Part] = (), *, life: int = 0, parts_max: int = PARTS_MAX
+    ) -> None:
+        self.life = life
+        """Which topic of its name the queue is of."""
         self._parts = list(parts)
         self._parts_max = parts_max
 
