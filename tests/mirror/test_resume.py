@@ -48,6 +48,10 @@ class PlayedTarget:
         self.stored += [(each, epoch, number + at) for at, each in enumerate(offsets)]
         return first
 
+    def copy_at(self, at: int) -> Tail | None:
+        offset, epoch, number = self.stored[at] if 0 <= at < len(self.stored) else (None, 0, 0)
+        return None if offset is None else Tail(Origin(QUEUE, offset), epoch, number, at)
+
     def tail(self, floor: int) -> Tail | None:
         found = [
             Tail(Origin(QUEUE, each[0]), each[1], each[2], at)
@@ -72,9 +76,12 @@ class PlayedMirrors:
     def begin(self, noted: CopyPosition | None, *, refused: bool = False) -> CopyPosition:
         """Do as the copier does: look at the target's end, and go on."""
         end = len(self.target.stored)
+        lost = noted is not None and not noted.stands(self.target.copy_at(noted.at), 0)
+        if noted is not None and lost:
+            noted = noted.unfounded()
         known = noted is not None and noted.floor <= end
         tail = self.target.tail(noted.floor if noted is not None and known else 0)
-        position = resume(noted, tail, 0, end)
+        position = resume(None if lost and tail is None else noted, tail, 0, end)
         same = noted is not None and (position.copied, position.epoch, position.number) == (
             noted.copied,
             noted.epoch,
@@ -119,8 +126,9 @@ class PlayedMirrors:
                 self.noted = position
 
     def lose_the_targets_end(self) -> None:
-        """As where the target acknowledges early, and its master dies."""
+        """As where the target acknowledges early, and its master dies; its clients go on."""
         del self.target.stored[max(0, len(self.target.stored) - self.rng.randrange(6)) :]
+        self.target.stored += [(None, 0, 0)] * self.rng.choice((0, 0, 1, 3, 9))
 
     def finish(self) -> None:
         for each in self.late:
@@ -136,7 +144,7 @@ def test_whatever_happens_each_message_is_there_once_and_in_order(seed: int) -> 
     played = PlayedMirrors(seed)
     for _ in range(played.rng.randrange(1, 8)):
         played.live()
-        if played.rng.random() < 0.1 and not played.late:
+        if played.rng.random() < 0.15:
             played.lose_the_targets_end()
     played.finish()
     got = [each[0] for each in played.target.stored if each[0] is not None]
@@ -155,4 +163,4 @@ def test_what_the_tail_says_counts_and_what_came_from_the_target_is_looked_at_ag
     noted = CopyPosition(10, 10, 5, 10, 40)
     tail = Tail(Origin(QUEUE, 29), 5, 24, 60)
     position = resume(noted, tail, 0, 61)
-    assert position == CopyPosition(10, 30, 5, 25, 61)
+    assert position == CopyPosition(10, 30, 5, 25, 61, last=29, at=60)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.mirror.test_mirror_kills import stored
 
 from imago_client import Message
 from imago_client.blocking import Client
 from imago_client.message_queue import MessageQueue
 from imago_testing.clusters.mirrors import mirrored
 from imago_testing.processes.servers import wait_until
-from tests.mirror.test_mirror_kills import stored
 
 if TYPE_CHECKING:
     from imago_testing.clusters.mirrors import Pair

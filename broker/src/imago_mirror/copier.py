@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -143,15 +144,21 @@ class QueueCopier:
             bounds = await self._bounds(self._ends.target, self._to)
             first, end = bounds.queues[self._to.queue_id]
             noted: CopyPosition | None = lane.position
+            lost = False
             if lane.position.floor < 0:
                 noted = None  # nothing is known of it
             elif lane.target_incarnation != life_of(bounds):
-                noted = lane.position._replace(floor=1 << 62)  # its copies went with the topic
+                noted = lane.position.unfounded()  # its copies went with the topic
+            elif not lane.position.stands(await self._copy_at(lane.position.at, first, end), first):
+                noted, lost = lane.position.unfounded(), True
+                self._map.cut(first)
             lane.target_incarnation = life_of(bounds)
             self._knowledge.note_target(self._to.topic, self._to.shard, life_of(bounds))
             known = noted is not None and noted.floor <= end
             self._map.cut(end)
             tail = await self._scan(max(first, noted.floor) if noted and known else first, end)
+            if lost and tail is None and first == 0:
+                noted = None  # all of them
         with self._ends.troubles.at(SOURCE, self._subject):
             source = await self._bounds(self._ends.source, self._from)
         self._check_life(source)
@@ -167,6 +174,16 @@ class QueueCopier:
         if bounds is None or len(bounds.queues) <= queue.queue_id:
             raise ClientError(f"{queue}: its broker does not say where it ends; is it Imago's?")
         return bounds
+
+    async def _copy_at(self, at: int, first: int, end: int) -> Tail | None:
+        """Return what the target has at an offset, if that is a copy of this queue's."""
+        if not first <= at < end:
+            return None
+        pulled = await self._pull(self._ends.target, self._to, at, poll_s=0.0)
+        for tail in tails(itertools.islice(pulled.cut(), 1), self._ends.target_user):
+            if (tail.offset, tail.origin.queue) == (at, self.queue):
+                return tail
+        return None
 
     async def _scan(self, at: int, end: int) -> Tail | None:
         """Look at the target's messages from an offset on; return the last copy among them."""

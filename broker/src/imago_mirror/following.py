@@ -193,7 +193,7 @@ class TopicFollowing:
                 continue
             await self._halt([queue])  # what it is sending counts for the place before
             end = await self._ends.target.max_offset(MessageQueue(topic, *place))
-            position = lane.position.anew()._replace(floor=end)
+            position = lane.position.anew().unfounded()._replace(floor=end)
             lanes[queue] = CopiedQueue(
                 place, self._knowledge.target_incarnations.get((topic, place.shard), 0), position
             )

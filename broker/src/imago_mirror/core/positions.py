@@ -9,16 +9,22 @@ A new epoch begins where that does not hold: where the source has lost messages 
 copies go to another queue, and where the target refuses the number that should be next. It shuts
 out whatever of the old epoch is still on its way.
 
+A target that acknowledges early may lose copies, and other messages may come where they were: so
+the last copy is looked for at its place before anything is believed that was known.
+
 A repeat is answered with the place of what is stored. One below `floor`, where no copy of it was
 seen, is of another life of the producer and says nothing: that, too, is a refusal.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from imago_mirror.core.copying import Copies, Tail
+
+
+_NOWHERE: Final = 1 << 62
 
 
 class CopyPosition(NamedTuple):
@@ -37,6 +43,10 @@ class CopyPosition(NamedTuple):
     """When the last message that was looked at had been stored; 0: none was."""
     lost: int = 0
     """Messages that the source deleted before they were copied."""
+    last: int = -1
+    """Offset at the source of the last message that was copied; -1: not known."""
+    at: int = -1
+    """Its copy's at the target."""
 
     def passed(self, end: int, store_ms: int) -> CopyPosition:
         """Return the position behind messages that are not to be copied."""
@@ -51,7 +61,17 @@ class CopyPosition(NamedTuple):
             number=self.number + count,
             floor=target_offset + count,
             store_ms=copies.store_ms,
+            last=copies.offsets[-1],
+            at=target_offset + count - 1,
         )
+
+    def stands(self, found: Tail | None, target_first: int) -> bool:
+        """Whether the target has still what it had acknowledged; `found`: what is at `at`."""
+        return self.at < target_first or (found is not None and found.origin.offset == self.last)
+
+    def unfounded(self) -> CopyPosition:
+        """Return the same place where nothing is known of the copies."""
+        return self._replace(floor=_NOWHERE, last=-1, at=-1)
 
     def expired(self, first: int) -> CopyPosition:
         """Return the position where the source has nothing before `first` any more."""
@@ -98,6 +118,10 @@ def resume(
         # Messages between `next` and the tail are looked at again: which came from the target is
         # not known of them.
         known = known._replace(
-            copied=tail.origin.offset + 1, epoch=tail.epoch, number=tail.number + 1
+            copied=tail.origin.offset + 1,
+            epoch=tail.epoch,
+            number=tail.number + 1,
+            last=tail.origin.offset,
+            at=tail.offset,
         )
     return known._replace(floor=target_end).expired(source_first)
