@@ -45,7 +45,7 @@ system: ## JDK, Maven, gcc, chromium, node for the tests: installed (root on Deb
 	@bash tests/support/system.sh
 
 # ---- the two commands ------------------------------------------------------------------------
-.PHONY: run test test-all test-full test-pieces test-fast tree check interop interop-others chaos simulate fuzz
+.PHONY: run test test-all test-full test-pieces test-fast tree definitions check interop interop-others chaos simulate fuzz
 run: setup ## the demo: both protocols and Spark agree on real data
 	@$(BIN)/imago demo $(ARGS)
 
@@ -105,7 +105,11 @@ test-fast: setup-dev ## the pure tests only, without the long searches and with 
 tree: setup-dev ## tests of the tree: names, rights, reasons, limits, and what is made from it: half a minute
 	@$(PYTEST) -q -n 2 --timeout 300 -m 'not others and not apiserver and not promcheck' $(TREE)
 
-check: setup-dev tree ## format, lint, types, imports, tests of the tree, spelling
+definitions: setup-dev ## our definitions, an object of each kind and install.yaml on an API server, once e2e has built one
+	@PYTHONPATH=e2e/cluster $(PY) -m rig built || { echo "definitions: not tried, make e2e-smoke builds an API server"; exit 0; }
+	$(PYTEST) -q -n 0 -m apiserver tests/k8s_operator/apiserver/test_definitions.py -k 'taken or columns'
+
+check: setup-dev tree definitions ## format, lint, types, imports, tests of the tree, spelling
 	@echo "ruff format"; $(BIN)/ruff format --check .
 	echo "ruff check"; $(BIN)/ruff check .
 	echo "mypy"; $(BIN)/mypy

@@ -49,6 +49,7 @@ ORDER = (
     "members_changed",
     "shape_changed",
     "backup_recovered",
+    "mirrored",
     "old_files",
     "two_things",
     "operator_killed",

@@ -16,6 +16,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     built = commands.add_parser("build", help="build its programs, unless they are there")
     built.add_argument("--promcheck", action="store_true", help="and what checks alerts")
+    commands.add_parser("built", help="end with 1 unless its programs are there")
     commands.add_parser("up", help="start it").add_argument("--nodes", type=int, default=3)
     commands.add_parser("down", help="stop it").add_argument("--clean", action="store_true")
     commands.add_parser("off", help="cut a node's power").add_argument("node", type=int)
@@ -26,6 +27,8 @@ def main() -> int:
     inside = commands.add_parser("run", help="run a command inside the cluster's network")
     inside.add_argument("words", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
+    if chosen.command == "built":
+        return 0 if build.built() else 1
     try:
         _do(chosen)
     except RigError as error:

@@ -61,10 +61,19 @@ def make(*, checks: bool) -> None:
 
 def programs() -> Path:
     """Return the folder with all programs; the first time this takes some minutes."""
-    folder = CACHE / f"bin-{_digest(_GO, _KUBERNETES)}"
+    folder = _programs_folder()
     if not folder.exists():
         _build(f"Kubernetes {_KUBERNETES}: about 7 minutes", folder, _build_programs)
     return folder
+
+
+def built() -> bool:
+    """Whether the cluster's programs are there, so that nobody waits for them."""
+    return _programs_folder().exists()
+
+
+def _programs_folder() -> Path:
+    return CACHE / f"bin-{_digest(_GO, _KUBERNETES)}"
 
 
 def spark_operator() -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from imago_operator.kube.resources import RESOURCES
 from imago_testing.kubernetes.custom_resources import BAD_EDITS, GOOD, BadEdit, manifest
@@ -12,6 +14,7 @@ from imago_testing.kubernetes.custom_resources import BAD_EDITS, GOOD, BadEdit, 
 if TYPE_CHECKING:
     from imago_testing.kubernetes.api_server import ApiServerProcess
 
+ROOT = Path(__file__).parents[3]
 STRICT = "dryRun=All&fieldValidation=Strict"
 """As kubectl asks it."""
 pytestmark = pytest.mark.apiserver
@@ -28,6 +31,26 @@ def _placed(found: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", GOOD)
 def test_good_objects_are_taken(api: ApiServerProcess, kind: str) -> None:
     api.must("POST", f"{_path(kind)}?{STRICT}", _placed(manifest(kind)))
+
+
+def test_all_of_install_yaml_is_taken(api: ApiServerProcess) -> None:
+    """As a dry run: its namespace is not made, so what goes there is tried in another one."""
+    taken = []
+    for found in yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text()):
+        meta, group = found["metadata"], found["apiVersion"]
+        base = f"/apis/{group}" if "/" in group else f"/api/{group}"
+        if "namespace" in meta:
+            meta["namespace"] = "default"
+            base += "/namespaces/default"
+        path = f"{base}/{_plural(found['kind'])}/{meta['name']}"
+        query = f"{STRICT}&fieldManager=install&force=true"
+        api.must("PATCH", f"{path}?{query}", found, content="application/apply-patch+yaml")
+        taken.append(found["kind"])
+    assert {"CustomResourceDefinition", "Deployment", "ValidatingAdmissionPolicy"} <= set(taken)
+
+
+def _plural(kind: str) -> str:
+    return f"{kind[:-1]}ies".lower() if kind.endswith("y") else f"{kind}s".lower()
 
 
 @pytest.mark.parametrize("bad", BAD_EDITS, ids=[f"{n}-{b.kind}" for n, b in enumerate(BAD_EDITS)])
