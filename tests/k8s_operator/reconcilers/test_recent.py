@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from imago_operator.reconcilers.recent import Recent
+from imago_operator.reconcilers import recent
+from imago_operator.reconcilers.recent import Listings, Recent
 
 
 class Lists:
@@ -49,3 +50,27 @@ def test_what_is_to_be_newer_is_asked_for() -> None:
         assert lists.asked == 2
 
     asyncio.run(look())
+
+
+async def test_what_was_changed_is_looked_up_in_a_newer_list_and_all_else_in_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recent, "CHANGED_MAX", 2)
+    lists = Lists(0.01)
+    found: Listings[int] = Listings(lambda: lists.now, age_s=5)
+    place = ("mq", "demo")
+
+    async def look(*names: str) -> int:
+        for name in names:
+            lists.now += timedelta(seconds=0.01)
+            await found.get(place, name, lists.ask)
+        return lists.asked
+
+    assert await look("a", "b", "c") == 1
+    found.note_change(place, "a")
+    assert await look("b", "c") == 1
+    assert await look("a", "a", "b") == 2
+    for name in ("a", "b", "c"):
+        found.note_change(place, name)
+    assert await look("a") == 2, "forgotten: this is as old as what anybody may look at"
+    assert await look("b", "c") == 3

@@ -257,7 +257,6 @@ UNTESTED: dict[str, str] = {
     "imago_operator.kube.objects": "PAGES_MAX",
     "imago_operator.runtime.loop": "GROUP_MAX",
     "imago_operator.reconcilers.cluster": "CORRECTED_MAX REMEMBERED_MAX",
-    "imago_operator.reconcilers.topic": "CHANGED_MAX",
     "imago_operator.observing.revisions": "KEPT_MAX",
     "imago_spark.options": "FETCH_MESSAGES_MAX FETCH_BYTES_MAX",
     "imago_spark.sink_options": "SEND_BYTES_MAX",

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
+    from imago_operator.contents.belonging import Place
+
 COUNTS: Final = 4
 """How many times as long as it took to get an answer counts, where that is longer than its age:
 a list of ten thousand objects that takes longer than it counts would be asked for by every key."""
+
+CHANGED_MAX: Final = 20_000
+"""Changes that are remembered: of one that is not, a list of a few seconds ago may count."""
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
@@ -58,3 +63,27 @@ class Recent(Generic[K, V]):
             lock = self._locks.get(key)
             if lock is not None and not lock.locked():
                 del self._locks[key]
+
+
+class Listings(Generic[V]):
+    """The last list of each cluster, for all who look something up in it by its name.
+
+    What we changed ourselves is not in a list from before: it does not count for that name, and
+    does for the others, or a thousand new ones would have the whole list asked for a thousand
+    times.
+    """
+
+    def __init__(self, now: Callable[[], datetime], *, age_s: float) -> None:
+        self._now = now
+        self._lists: Recent[Place, V] = Recent(now, age_s=age_s)
+        self._changed: OrderedDict[tuple[Place, str], datetime] = OrderedDict()
+
+    async def get(self, place: Place, name: str, ask: Callable[[], Awaitable[V]]) -> V:
+        """Return a list of a cluster that has our last change of this name."""
+        return await self._lists.get(place, ask, after=self._changed.get((place, name)))
+
+    def note_change(self, place: Place, name: str) -> None:
+        self._changed.pop((place, name), None)
+        self._changed[place, name] = self._now()
+        while len(self._changed) > CHANGED_MAX:
+            self._changed.popitem(last=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.contents import topics
@@ -10,12 +9,11 @@ from imago_operator.contents.belonging import claimant_of, cluster_of
 from imago_operator.errors import RetryError
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
-from imago_operator.reconcilers.recent import Recent
+from imago_operator.reconcilers.recent import Listings
 from imago_operator.spec.kinds import TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from imago_operator.contents.belonging import Manifest, Place
     from imago_operator.contents.conditions import ContentRefusal
@@ -28,7 +26,6 @@ SOON_S: Final = 2.0
 """After something was done: what does the registry say of it?"""
 SILENT_S: Final = 10.0
 REFUSED_S: Final = 30.0
-CHANGED_MAX: Final = 20_000
 
 
 class TopicReconciler:
@@ -40,9 +37,7 @@ class TopicReconciler:
         self._context, self._lookup = context, ClaimLookup(context)
         self._attendant = Attendant(TOPIC, context, self._lookup)
         self._voice = self._attendant.voice
-        self._lists: Recent[Place, Mapping[str, SeenTopic]] = Recent(context.now, age_s=LISTING_S)
-        self._changed: OrderedDict[tuple[Place, str], datetime] = OrderedDict()
-        """When we last changed a topic: an older list does not count for it."""
+        self._lists: Listings[Mapping[str, SeenTopic]] = Listings(context.now, age_s=LISTING_S)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         return await self._attendant.attend(key, self._look, self._work)
@@ -71,7 +66,7 @@ class TopicReconciler:
             return await reached.contents.topics(reached.brokers)
 
         try:
-            return await self._lists.get(place, ask, after=self._changed.get((place, name)))
+            return await self._lists.get(place, name, ask)
         except RetryError:
             return None
 
@@ -99,9 +94,7 @@ class TopicReconciler:
         self._context.leading()
         problem = await problem_of(self._have_done(place, look.name, planned.act))
         if problem is None:
-            self._changed[place, look.name] = self._context.now()
-            while len(self._changed) > CHANGED_MAX:
-                self._changed.popitem(last=False)
+            self._lists.note_change(place, look.name)
         return problem
 
     async def _have_done(

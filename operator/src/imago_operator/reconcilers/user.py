@@ -29,13 +29,12 @@ from imago_operator.model.secret_data import coded, decoded
 from imago_operator.observing.observed import owner_uid
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
-from imago_operator.reconcilers.recent import Recent
+from imago_operator.reconcilers.recent import Listings
 from imago_operator.spec.kinds import API_VERSION, USER
 from imago_operator.spec.user import AuthenticationType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
 
     from imago_operator.contents.belonging import Manifest, Place
     from imago_operator.contents.users import UserLook, UserPlan
@@ -62,9 +61,7 @@ class UserReconciler:
         self._new_password = new_password
         self._attendant = Attendant(USER, context, self._lookup)
         self._voice = self._attendant.voice
-        self._lists: Recent[Place, Mapping[str, SeenUser]] = Recent(context.now, age_s=LISTING_S)
-        self._changed: dict[Place, datetime] = {}
-        """When we last changed a user of a cluster: an older list does not count."""
+        self._lists: Listings[Mapping[str, SeenUser]] = Listings(context.now, age_s=LISTING_S)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         return await self._attendant.attend(key, self._look, self._work)
@@ -79,7 +76,7 @@ class UserReconciler:
             rivals = tuple(one for one in rivals if may_have(cluster, name, one.namespace))
             if not me.deleting and not may_have(cluster, name, me.namespace):
                 refused, cluster = _reserved(name, place), None
-        listing = None if refused else await self._users(place)
+        listing = None if refused else await self._users(place, name)
         look = users.UserLook(
             me=me,
             spec=spec,
@@ -104,7 +101,7 @@ class UserReconciler:
             connection=entries_of(cluster, await self._trusted(cluster)),
         )
 
-    async def _users(self, place: Place) -> Mapping[str, SeenUser] | None:
+    async def _users(self, place: Place, name: str) -> Mapping[str, SeenUser] | None:
         """Return the users of a cluster; None: no broker could tell."""
 
         async def ask() -> Mapping[str, SeenUser]:
@@ -112,7 +109,7 @@ class UserReconciler:
             return await reached.contents.users(reached.brokers)
 
         try:
-            return await self._lists.get(place, ask, after=self._changed.get(place))
+            return await self._lists.get(place, name, ask)
         except RetryError:
             return None
 
@@ -220,7 +217,7 @@ class UserReconciler:
                 await contents.revoke_token(reached.brokers, name, number, operator_epoch=epoch)
             case user_acts.DeleteUser():
                 await contents.delete_user(reached.brokers, name, operator_epoch=epoch)
-        self._changed[place] = self._context.now()
+        self._lists.note_change(place, name)
 
     async def _hand_out(
         self, manifest: Manifest, look: UserLook, act: user_acts.IssueToken, made: IssuedToken
