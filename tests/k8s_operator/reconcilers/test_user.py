@@ -414,23 +414,3 @@ async def _with_deaths(deaths: list[int], rotates: bool) -> None:
     secret = stage.secret()
     assert secret is not None
     assert secret["password"] == stage.counting()[0]
-
-
-async def test_many_users_have_the_list_of_all_asked_for_a_few_times(stage: Users) -> None:
-    """Both when they are made, and by an operator that was away for an hour."""
-    names = [f"user-{n}" for n in range(60)]
-    for name in names:
-        stage.apply(name)
-    for _ in range(4):
-        for name in names:
-            await stage.look(name)
-            stage.pass_time(0.001)
-    assert [await stage.look(name) for name in names] == [None] * len(names)
-    assert stage.brokers.reads <= 4
-    writes, done, read = stage.kube.status_writes, len(stage.brokers.calls), stage.brokers.reads
-    stage.start()
-    stage.pass_time(3600)
-    assert [await stage.look(name) for name in names] == [None] * len(names)
-    assert stage.kube.status_writes == writes
-    assert (len(stage.brokers.calls), stage.brokers.reads) == (done, read + 1)
-    assert {stage.ready(name) for name in names} == {("True", "InSync")}
