@@ -52,12 +52,14 @@ async def test_a_message_is_stored_as_it_was_given(admin: Admin) -> None:
         {},
         {"body": "x", "bodyBase64": "eA=="},
         {"bodyBase64": "?"},
+        {"bodyBase64": "é"},
         {"body": 5},
         {"body": "x", "keys": "k"},
         {"body": "x", "keys": ["a b"]},
         {"body": "x", "properties": {"a": 1}},
         {"body": "x", "properties": {"KEYS": "k"}},
         {"body": "x", "properties": {"a": "\x01"}},
+        {"body": "x", "properties": {"a": "b" * 40_000}},
         {"body": "x", "queue": 1},
     ],
 )
@@ -91,6 +93,8 @@ async def test_what_was_given_up_goes_back_once(admin: Admin) -> None:
     assert (status, answer["error"]) == (409, "nobody_takes_back")
     make(admin, RETRY)
     admin.broker.offsets.commit("billing", RETRY, 0, 0)
+    status, answer = await admin.call("POST", f"{REPLAY}?dry=yes")
+    assert status == 400, "or it would be sent, where somebody only wants to count"
     status, answer = await admin.call("POST", f"{REPLAY}?dry=true")
     assert [(item["sent"], item["left"]) for item in answer["items"]] == [(0, 5)]
     for asked, told, end in ((2, (2, 3), 2), (100, (3, 0), 5), (100, (0, 0), 5)):

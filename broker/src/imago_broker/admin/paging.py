@@ -38,6 +38,14 @@ def number(query: Mapping[str, str], name: str, default: int, *, low: int, high:
     return value
 
 
+def whether(query: Mapping[str, str], name: str) -> bool:
+    """Return whether the query string says yes; what it does not say is no."""
+    text = query.get(name, "false")
+    if text not in ("true", "false"):
+        raise bad_request(f"{name}={text!r:.60} is neither.", "Send true or false.")
+    return text == "true"
+
+
 def page(
     names: Sequence[str],
     query: Mapping[str, str],

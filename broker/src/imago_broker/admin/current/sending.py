@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import random
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.admin.calls.guard import json_body, json_response, text_of
 from imago_broker.admin.charges import charged
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
-from imago_broker.admin.paging import LIMIT, number
+from imago_broker.admin.paging import LIMIT, number, whether
 from imago_broker.admin.resources.cluster_lists import leads
 from imago_broker.admin.resources.everywhere import ask_others
 from imago_broker.admin.shards.shards import asked_of_master, is_forwarded, no_master
@@ -27,7 +26,7 @@ from imago_broker.processors.rocketmq.send.sending import SYS_KEPT, Sending, che
 from imago_broker.service.access.throttling import Direction
 from imago_broker.service.puts.copies import read_copy, with_default
 from imago_broker.service.puts.put_status import PutStatus
-from imago_wire.errors import ProtocolError
+from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.record_format import properties as props
 from imago_wire.records.record import PLACED_QUEUE_OFFSET, host_bytes, make_entry
 from imago_wire.remoting.codes import ResponseCode
@@ -97,7 +96,10 @@ async def send(services: AdminServices, request: web.Request) -> web.Response:
         raise _refusal(rules.forbidden(f"topic {topic} takes no messages (perm={config.perm})"))
     host = host_bytes("127.0.0.1", 0)
     tail = services.store.tail(topic, queue)
-    entry = make_entry(tail, data, sending.properties, born_ms=sending.born_ms, born_host=host)
+    try:
+        entry = make_entry(tail, data, sending.properties, born_ms=sending.born_ms, born_host=host)
+    except LimitExceededError as error:
+        raise bad_request(f"{error}.", "Send less of keys, tags and properties.") from error
     async with charged(services, request, topic, Direction.PRODUCER) as taken:
         taken.took(topic, len(data))
         offset = await _put(services, entry)
@@ -126,7 +128,7 @@ async def replay(services: AdminServices, request: web.Request) -> web.Response:
     """
     group = request.match_info["group"]
     limit = number(request.query, "limit", LIMIT, low=1, high=LETTERS_MAX)
-    dry = request.query.get("dry") == "true"
+    dry = whether(request.query, "dry")
     own = shard_name(services.config.broker.shard)
     items = [{"shard": own} | await _replayed(services, request, group, 0 if dry else limit)]
     if is_forwarded(request):
@@ -266,7 +268,7 @@ def _body_of(services: AdminServices, body: dict[str, object]) -> bytes:
         raise bad_request("A message has one body.", 'Send {"body": TEXT} or {"bodyBase64": …}.')
     try:
         data = base64.b64decode(text_of(body, "bodyBase64"), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise bad_request(f"bodyBase64: {error}.", "Send base 64.") from error
     data = data or text_of(body, "body").encode()
     if len(data) > (most := services.config.rocketmq.message_bytes_max):
