@@ -211,6 +211,7 @@ class RunningMirror:
         )
         fresh = time.time_ns() // 1_000_000 - note.at_ms < _KEPT_MS
         if known == self._kept and fresh:
+            await self._commit()  # what could not be committed when it was new
             return
         with self.troubles.at(TARGET, "notes"):
             await self._keeper.write(note)
@@ -220,12 +221,11 @@ class RunningMirror:
 
     async def _commit(self) -> None:
         """Commit at the source what was copied: its tools show the lag, its drains wait for it."""
-        with suppress(ClientError, ProtocolError):
-            for queue, lane in list(self.knowledge.note.lanes.items()):
-                at = max(lane.position.next, lane.position.copied)
-                if lane.position.floor >= 0 and self._committed.get(queue) != at:
-                    place = _place_at_source(queue)
-                    await self._ends.source.commit(place, at)
+        for queue, lane in list(self.knowledge.note.lanes.items()):
+            at = max(lane.position.next, lane.position.copied)
+            if lane.position.floor >= 0 and self._committed.get(queue) != at:
+                with suppress(ClientError, ProtocolError):
+                    await self._ends.source.commit(_place_at_source(queue), at)
                     self._committed[queue] = at
 
     async def _translate(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from imago_mirror.core.assignment import QueuePlace
 from imago_mirror.core.groups import TargetQueue, new_offsets
 from imago_mirror.core.notes import TOPIC_PREFIX
 from imago_mirror.troubles import SOURCE, TARGET
+from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,9 +56,12 @@ class Translating:
         with self._troubles.at(SOURCE, "groups"):
             found = await self._source.admin.committed_offsets()
             self._configs = await self._source.admin.groups()
+        answered = {queue.shard for places in found.values() for queue in places}
+        away = {name for queue, name in names.items() if queue.shard not in answered}
         self._consumed = {
-            group: {names[queue]: offset for queue, offset in places.items() if queue in names}
-            for group, places in found.items()
+            group: {name: at for name, at in self._consumed.get(group, {}).items() if name in away}
+            | {names[queue]: at for queue, at in found.get(group, {}).items() if queue in names}
+            for group in {*found, *(self._consumed if away else ())}
         }
         self._troubles.end("groups")
 
@@ -72,9 +77,12 @@ class Translating:
         with self._troubles.at(TARGET, "groups"):
             there = await self._target.admin.committed_offsets()
             queues = await self._queues()
-            for group in wanted:
-                await self._group(group, queues, there.get(group, {}))
         self._troubles.end("groups")
+        for group in wanted:
+            # One that cannot be moved, for want of rights perhaps, holds up no other.
+            with suppress(ClientError, ProtocolError), self._troubles.at(TARGET, f"group {group}"):
+                await self._group(group, queues, there.get(group, {}))
+                self._troubles.end(f"group {group}")
 
     async def _queues(self) -> dict[MessageQueue, TargetQueue]:
         feeds: dict[MessageQueue, set[str]] = {}
@@ -133,5 +141,7 @@ class Translating:
         except UsageError as error:
             raise ClientError(f"group {group}: {error}") from error
         for queue, offset in sorted(moves.items()):
+            if queue not in there and (await consumer.committed(queue) or 0) > offset:
+                continue  # nobody led its shard when all were asked
             await consumer.commit(queue, offset)
-        state["moved"] += len(moves)
+            state["moved"] += 1
