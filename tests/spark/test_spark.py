@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
 
@@ -159,3 +161,10 @@ def test_schema_cannot_be_replaced(spark: SparkSession, cluster: str) -> None:
     frame_options = {"bootstrap": cluster, "subscribe": "as-table"}
     with pytest.raises(PySparkException, match="schema of this source is fixed"):
         reader.options(**frame_options).load().count()
+
+
+def test_workers_of_a_session_of_ours_load_what_is_compiled(spark: SparkSession) -> None:
+    def loaded(_: int) -> str | None:
+        return sys.modules["pyspark"].__file__
+
+    assert spark.sparkContext.parallelize([0], 1).map(loaded).collect() == [pyspark.__file__]

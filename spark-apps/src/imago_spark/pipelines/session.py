@@ -7,6 +7,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from imago_spark.pipelines.spark_home import compiled_pyspark
+
 
 def session(
     name: str, *, cores: int, memory: str, is_short: bool = False, tries: int = 1
@@ -18,7 +20,7 @@ def session(
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     java_options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if is_short else ""
-    return (
+    builder = (
         SparkSession.builder.appName(name)
         .master(f"local[{cores},{tries}]")
         .config("spark.driver.memory", memory)
@@ -30,8 +32,9 @@ def session(
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", str(cores))
         .config("spark.sql.parquet.compression.codec", "zstd")
-        .getOrCreate()
     )
+    with compiled_pyspark():
+        return builder.getOrCreate()
 
 
 def is_submitted() -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ROWS: Final = 3000
 STARTS_MAX: Final = 20
 RUN_SECONDS_MAX: Final = 600.0
+"""Without a new file of the query: on a busy machine all of it takes longer."""
 _HERE: Final = Path(__file__).parents[2]
 
 
@@ -120,10 +121,15 @@ class _Driver:
     async def finish(self, seed: int) -> None:
         """Let it come to its end."""
         while not self.done:
+            before = self._state()
             await self.pause(RUN_SECONDS_MAX)
-            if self._process.poll() is None:
-                raise TimeoutError(f"seed {seed}: the query does not end")
+            if self._process.poll() is None and self._state() == before:
+                raise TimeoutError(f"seed {seed}: the query does not go on")
             self.go_on()
+
+    def _state(self) -> tuple[int, int]:
+        """Return what grows as long as it works: starts, and files of checkpoints and copies."""
+        return self._outcome.starts, sum(1 for _ in self._folder.rglob("*"))
 
     def end(self) -> None:
         """Kill it with its JVM and all workers, as a lost machine does."""
