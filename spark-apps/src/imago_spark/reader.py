@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from dataclasses import replace
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
 
 from imago_spark import broker
 from imago_spark.choosing.admission import BatchMinimum, admit_bytes
+from imago_spark.choosing.headroom import Headroom
 from imago_spark.choosing.pushed import Pushed
 from imago_spark.choosing.times import Times
 from imago_spark.errors import OffsetError, OptionError, SourceError, plainly
@@ -202,6 +204,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._minimum = BatchMinimum(
             options.min_offsets_per_trigger, options.max_trigger_delay_s, time.monotonic
         )
+        self._headroom = Headroom(self._brokers.earliest, time.monotonic)
 
     @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -231,6 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = continued(before, present, skips=self._skips)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         first = begun.offsets | self._first_of_new(begun.offsets, latest.offsets)
+        self._warn(first, latest.offsets)
         ends = admit(first, latest.offsets, rows_max)
         if rows_max is not None:
             if self._target is None and self._minimum.waits(first, latest.offsets):
@@ -299,6 +303,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("offsets of group %s are committed later: %s", group, error)
             return
         self._committed |= news
+
+    def _warn(self, read: Offsets, ends: Offsets) -> None:
+        with contextlib.suppress(SourceError):  # a shard that has no master waits
+            for text in self._headroom.warnings(read, ends):
+                log.warning(text)
 
     def _within_bytes(self, start: Offsets, ends: Offsets) -> Offsets:
         bytes_max = self._options.max_bytes_per_trigger

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from imago_client import Message
 from imago_spark import broker as source_broker
+from imago_spark.choosing import headroom
 from imago_spark.errors import DataLossError, SourceError
 from imago_spark.options import parse_options
 from imago_spark.reader import BatchReader, StreamReader
@@ -24,14 +26,16 @@ if TYPE_CHECKING:
     from imago_client.blocking import Client
 
 
+SHORT = (
+    "store.segment_bytes_max=65536",
+    "store.retention_ms=1500",
+    "rocketmq.message_bytes_max=16384",
+    "metaq.message_bytes_max=16384",
+)
+
+
 async def test_what_retention_took_meanwhile_is_named_or_left_out(tmp_path: Path) -> None:
     """The range was planned while all of it was there."""
-    small = (
-        "store.segment_bytes_max=65536",
-        "store.retention_ms=1500",
-        "rocketmq.message_bytes_max=16384",
-        "metaq.message_bytes_max=16384",
-    )
 
     def work(client: Client) -> None:
         for number in range(400):
@@ -48,7 +52,32 @@ async def test_what_retention_took_meanwhile_is_named_or_left_out(tmp_path: Path
         assert left == list(range(left[0] if left else 400, 400))
         assert not left or left[0] >= first
 
-    async with running_broker(tmp_path, *small) as broker:
+    async with running_broker(tmp_path, *SHORT) as broker:
+        await in_thread(f"127.0.0.1:{broker.ports.namesrv_port}", work)
+
+
+async def test_a_stream_that_retention_is_about_to_overtake_is_warned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(headroom, "LOOK_EVERY_S", 0.0)
+
+    def work(client: Client) -> None:
+        def at(offset: int) -> dict[str, Any]:
+            return start | {"topics": {"orders": {QUEUE.shard: {"0": offset, "1": 0}}}}
+
+        def told() -> list[str]:
+            for _ in range(100):
+                client.producer().send(Message("orders", b" " * 1000), queue=QUEUE)
+            stream.latestOffset(at(consumer.min_offset(QUEUE)), ReadAllAvailable())
+            return [text for text in caplog.messages if "left before offset" in text]
+
+        consumer = client.pull_consumer("g")
+        stream = StreamReader(options(client, startingOffsets="earliest"))
+        start = stream.initialOffset()
+        assert not told(), "nothing has gone while it looked"
+        wait_until(lambda: bool(told()), what="a warning, once files have expired")
+
+    async with running_broker(tmp_path, *SHORT) as broker:
         await in_thread(f"127.0.0.1:{broker.ports.namesrv_port}", work)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.session import session
 
 if TYPE_CHECKING:
@@ -27,12 +29,14 @@ def main() -> None:
     bootstrap, folder = sys.argv[1], Path(sys.argv[2])
     spark = session("kills", cores=2, memory="1g", is_short=True, tries=4)
     spark.sparkContext.setLogLevel("ERROR")
-    queries = [
-        _started(spark, bootstrap, folder, "topic"),
-        _started(spark, bootstrap, folder, "table"),
-    ]
-    for query in queries:
+    running = {kind: _started(spark, bootstrap, folder, kind) for kind in ("topic", "table")}
+
+    def end(kind: str) -> None:
+        query = running.pop(kind, None) or _started(spark, bootstrap, folder, kind)
         query.awaitTermination()
+
+    for kind in list(running):  # Spark's ten seconds for a Python are short on a busy machine
+        run_stream(partial(end, kind))
     copies = spark.read.format("imago").options(
         bootstrap=bootstrap, subscribe=COPY, columns="value"
     )
@@ -40,9 +44,9 @@ def main() -> None:
         "topic": _numbers(copies.load().select("value").collect()),
         "table": _numbers(spark.read.parquet(str(folder / "table")).select("value").collect()),
     }
-    partial = folder / "found.partial"
-    partial.write_text(json.dumps(found))
-    partial.rename(folder / "found.json")
+    unfinished = folder / "found.partial"
+    unfinished.write_text(json.dumps(found))
+    unfinished.rename(folder / "found.json")
 
 
 def _started(spark: SparkSession, bootstrap: str, folder: Path, kind: str) -> StreamingQuery:
