@@ -95,6 +95,21 @@ def fill(client: Client, topic: str, rows: int) -> None:
         producer.send_batch(batch)
 
 
+def test_a_dry_run_says_what_a_run_would_bring_and_writes_nothing(rig: Rig, client: Client) -> None:
+    fill(client, rig.topic, 300)
+    code, told = rig.run("--dry-run")
+    assert (code, told["rows"], told["before"]) == (0, 300, 0)
+    assert told["topics"] == {rig.topic: 300}
+    assert told["bytes"] > 300 * len(b"000000")
+    assert not rig.lake.exists()
+    assert rig.run()[0] == 0
+    fill(client, rig.topic, 20)
+    stands = rig.commits()
+    code, told = rig.run("--dry-run")
+    assert (code, told["rows"], told["before"]) == (0, 20, 300)
+    assert rig.commits() == stands, "a run that writes is not shut out by it"
+
+
 def wait_for(process: ServerProcess, what: Callable[[], bool]) -> None:
     """Wait for a fact while a process lives."""
 

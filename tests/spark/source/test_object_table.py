@@ -103,17 +103,17 @@ def test_of_two_runs_that_have_both_looked_one_commits(
     """The store itself decides: neither has seen the other's commit."""
     first = begun(place, bucket)
     other = ObjectTable(place, bucket)
-    looks = ObjectTable._read
+    looks = ObjectTable.read_last
 
     def overtaken(self: ObjectTable) -> Any:
         found = looks(self)
         if self is first:
-            monkeypatch.setattr(ObjectTable, "_read", looks)
+            monkeypatch.setattr(ObjectTable, "read_last", looks)
             other.begin()
         return found
 
     batch = staged(first, bucket, 0, 3)
-    monkeypatch.setattr(ObjectTable, "_read", overtaken)
+    monkeypatch.setattr(ObjectTable, "read_last", overtaken)
     with pytest.raises(FencedError, match="another run has begun"):
         first.commit(batch)
     assert offsets(place, bucket) == []

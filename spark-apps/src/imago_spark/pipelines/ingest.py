@@ -1,8 +1,8 @@
 """Write topics as Parquet, partitioned by the date of storing; verify every body's checksum.
 
-    python -m imago_spark.pipelines.ingest --config FILE [--epoch N]
+    python -m imago_spark.pipelines.ingest --config FILE [--epoch N] [--dry-run]
     python -m imago_spark.pipelines.ingest --bootstrap 127.0.0.1:9876 --topics orders --path OUT
-        [--page report.html]
+        [--page report.html] [--dry-run]
 
 With a configuration file (`pipelines.settings`) it is a stream into a table (`pipelines.tables`)
 that continues where the last run ended, until SIGTERM, or with `trigger = "available-now"` until
@@ -12,8 +12,11 @@ it has written all messages that existed at its start. `--epoch` is the run's, a
 Without a file it writes the current messages and replaces the folder's content; `--page` also
 writes the page about them that the application `report` writes of a table.
 
-Prints one line of JSON: rows, rows whose body does not match its stored checksum, and in the second
-form seconds. Exit codes: 0 done, 1 failed or (second form) a body was damaged, 2 wrong
+`--dry-run` starts no Spark, writes nothing, and prints how many rows a run would bring, about how
+many bytes they have in their topics, how many rows were there before, and those of each topic.
+
+Else it prints one line of JSON: rows, rows whose body does not match its stored checksum, and in
+the second form seconds. Exit codes: 0 done, 1 failed or (second form) a body was damaged, 2 wrong
 configuration, 5 another run took over.
 """
 
@@ -22,15 +25,24 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from imago_spark.broker import TopicBrokers
 from imago_spark.errors import OptionError
+from imago_spark.offsets import ranges
+from imago_spark.options import parse_options
 from imago_spark.pipelines import application, settings, streaming
-from imago_spark.pipelines.landing import Shape, checked
+from imago_spark.pipelines.landing import Shape, beginning, checked
+from imago_spark.pipelines.tables.contract import check_application
+from imago_spark.pipelines.tables.table import TableWriter
+from imago_spark.progress import Progress
+from imago_spark.reader import StreamReader
 from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
@@ -73,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--path", help="folder to write")
     parser.add_argument("--page", type=Path, help="file for a page about what was written")
     parser.add_argument("--groups", default="", help="whose lag the page has, joined with commas")
+    parser.add_argument("--dry-run", action="store_true", help="say what it would bring")
     parser.add_argument(
         "--wait",
         action="store_true",
@@ -87,6 +100,8 @@ def _stream(asked: argparse.Namespace) -> int:
         wanted = settings.load(asked.config, asked.epoch)
     except OptionError as error:
         return application.refused("ingest", error)
+    if asked.dry_run:
+        return _told(wanted)
     return streaming.run(wanted, lambda: application.spark("ingest", asked), SHAPE)
 
 
@@ -97,6 +112,8 @@ def _once(asked: argparse.Namespace) -> int:
         return application.refused(
             "ingest", f"--path {asked.path}: is a table of a pipeline, which this would replace"
         )
+    if asked.dry_run:
+        return _told(_settings(asked))
     spark = application.spark("ingest", asked)
     try:
         # Nothing is read yet: the offsets are looked up when the rows are written.
@@ -119,11 +136,48 @@ def _once(asked: argparse.Namespace) -> int:
 def _write_page(spark: SparkSession, asked: argparse.Namespace) -> None:
     from imago_spark.pipelines.report.reporting import page_of_folder
 
+    page_of_folder(spark, _settings(asked), asked.page, asked.groups)
+
+
+def _settings(asked: argparse.Namespace) -> settings.IngestSettings:
     topics = tuple(asked.topics.split(","))
-    wanted = settings.IngestSettings(
+    return settings.IngestSettings(
         bootstrap=asked.bootstrap, topics=topics, path=Path(asked.path), checkpoint=""
     )
-    page_of_folder(spark, wanted, asked.page, asked.groups)
+
+
+def _told(wanted: settings.IngestSettings) -> int:
+    def told() -> int:
+        print(json.dumps(would_land(wanted)), flush=True)
+        return 0
+
+    return application.guarded(told)
+
+
+def would_land(wanted: settings.IngestSettings) -> dict[str, object]:
+    """Return what a run would bring to the table as it is."""
+    table = streaming.table_of(wanted)
+    if isinstance(table, TableWriter):
+        check_application(table, SHAPE.application)
+    stands = table.read_last()
+    options = parse_options(
+        wanted.source_options() | {"startingOffsets": beginning(wanted, stands)}
+    )
+    reader = StreamReader(options)
+    try:
+        begins = reader.initialOffset()
+        ends = reader.latestOffset(begins, ReadAllAvailable())
+        start, end = Progress.from_json(begins).offsets, Progress.from_json(ends).offsets
+        planned = ranges(start, end)
+        sizes = TopicBrokers(options).row_bytes(planned)
+    finally:
+        reader.stop()
+    rows = Counter({queue.topic: 0 for queue in end})
+    for one in planned:
+        rows[one.queue.topic] += one.end - one.start
+    size = sum(sizes[one.queue] * (one.end - one.start) for one in planned)
+    before = 0 if stands is None else stands.rows
+    return {"rows": rows.total(), "bytes": round(size), "before": before, "topics": dict(rows)}
 
 
 if __name__ == "__main__":

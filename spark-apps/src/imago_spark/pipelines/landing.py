@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.tables.commits import StagedBatch
+    from imago_spark.pipelines.tables.commits import Commit, StagedBatch
     from imago_spark.pipelines.tables.object_table import ObjectTable
     from imago_spark.pipelines.tables.table import TableWriter
 
@@ -171,7 +171,9 @@ def topics_now(settings: IngestSettings) -> Progress:
 
 def start(spark: SparkSession, settings: IngestSettings, landing: Landing) -> StreamingQuery:
     """Start the stream into a table whose run has begun."""
-    source = settings.source_options() | {"startingOffsets": beginning(settings, landing.table)}
+    source = settings.source_options() | {
+        "startingOffsets": beginning(settings, landing.table.last)
+    }
     rows = spark.readStream.format("imago").options(**source).load()
     writer = rows.writeStream.queryName(f"imago-{landing.application}").foreachBatch(landing)
     writer = writer.option("checkpointLocation", settings.checkpoint)
@@ -180,16 +182,17 @@ def start(spark: SparkSession, settings: IngestSettings, landing: Landing) -> St
     return writer.trigger(processingTime=f"{settings.trigger_s} seconds").start()
 
 
-def beginning(settings: IngestSettings, table: TableWriter | ObjectTable) -> str:
+def beginning(settings: IngestSettings, last: Commit | None) -> str:
     """Return the beginning for a new checkpoint: the end of the table, of the topics it has."""
     elsewhere = LATEST if settings.from_latest else EARLIEST
     queues = TopicBrokers(parse_options(settings.source_options())).queues()
-    last = table.last
-    had = {
-        queue: end
-        for queue, end in last.ends.items()
-        if queue.topic in settings.topics and (queue in queues or not settings.skips_lost)
-    }
-    known = Progress(offsets=had, incarnations=last.incarnations, cluster=last.cluster)
-    offsets = dict.fromkeys(queues, elsewhere) | had
+    known = Progress(offsets={})
+    if last is not None:
+        had = {
+            queue: end
+            for queue, end in last.ends.items()
+            if queue.topic in settings.topics and (queue in queues or not settings.skips_lost)
+        }
+        known = Progress(offsets=had, incarnations=last.incarnations, cluster=last.cluster)
+    offsets = dict.fromkeys(queues, elsewhere) | known.offsets
     return json.dumps(replace(known.without(()), offsets=offsets).to_json())

@@ -67,7 +67,7 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shap
         return ended(EXIT_USAGE, f'config.landing: {shape.application} needs rows: "stream"')
     stop, fence = StopSignal(), Fence(settings)
     stop.install()
-    table = _table(settings)
+    table = table_of(settings)
     try:
         fence()  # before Spark is there: a run that is over shall not even start
         spark = open_session()
@@ -95,7 +95,8 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shap
     return 0
 
 
-def _table(settings: IngestSettings) -> TableWriter | ObjectTable:
+def table_of(settings: IngestSettings) -> TableWriter | ObjectTable:
+    """Return the table that a run of these settings writes to."""
     if settings.bucket is not None:
         return ObjectTable(settings.path, settings.bucket, epoch=settings.epoch)
     return TableWriter(settings.path, epoch=settings.epoch, delta=settings.delta)

@@ -61,7 +61,7 @@ def run_ranges(
 ) -> None:
     """Land batch after batch, until SIGTERM, or with available-now what was there at the start."""
     options = parse_options(
-        settings.source_options() | {"startingOffsets": beginning(settings, landing.table)}
+        settings.source_options() | {"startingOffsets": beginning(settings, landing.table.last)}
     )
     reader = StreamReader(options)
     limit = ReadMaxRows(settings.rows_max or BATCH_ROWS)

@@ -26,14 +26,7 @@ _CURE: Final = "give it a new path"
 def claim(table: TableWriter, application: str, fields: Mapping[str, str]) -> None:
     """Make it, or add fields to it. TableError: the table is another application's, or differs."""
     path = table.path / "_imago" / "contract.json"
-    found = _found(table) or {
-        "application": INGEST if table.read_last() else application,
-        "fields": {},
-    }
-    if found["application"] != application:
-        raise TableError(
-            f"{table.path}: is a table of {found['application']}, not of {application}; {_CURE}"
-        )
+    found = check_application(table, application)
     last = table.read_last()
     had = found["fields"] if last and last.rows else {}  # nobody relies on a table without rows
     for name, kind in had.items():
@@ -49,6 +42,19 @@ def claim(table: TableWriter, application: str, fields: Mapping[str, str]) -> No
         text = {"application": application, "fields": dict(fields), "format": FORMAT}
         draft.write_text(json.dumps(text), encoding="utf-8")
         draft.replace(path)
+
+
+def check_application(table: TableWriter, application: str) -> dict[str, Any]:
+    """Return what stands of a table, or would. TableError: it is another application's."""
+    found = _found(table) or {
+        "application": INGEST if table.read_last() else application,
+        "fields": {},
+    }
+    if found["application"] != application:
+        raise TableError(
+            f"{table.path}: is a table of {found['application']}, not of {application}; {_CURE}"
+        )
+    return found
 
 
 def fields_of(table: TableWriter) -> dict[str, str]:

@@ -64,7 +64,7 @@ class ObjectTable:
     def begin(self) -> Commit:
         """Exclude all earlier runs. FencedError: a later one has begun."""
         while True:
-            opened = opening(self._url, self._read(), self._epoch, self._run)
+            opened = opening(self._url, self.read_last(), self._epoch, self._run)
             if self._put(opened):
                 self._last = opened
                 return opened
@@ -81,7 +81,7 @@ class ObjectTable:
         """Add a batch, as `TableWriter` does. FencedError: another run has begun."""
         placed = [replace(one, path=one.staged.partition("/")[2]) for one in added.files]
         made = joined(self.last, added, placed, holes=holes)
-        stands = self._read()
+        stands = self.read_last()
         if stands is None or stands.run != self._run or not self._put(made):
             raise FencedError(f"{self._url}: another run has begun to write to this table")
         self._last = made
@@ -90,7 +90,7 @@ class ObjectTable:
     def unstage(self, attempt: Path) -> None:
         """Leave what was staged: it is in the table, or nobody sees it."""
 
-    def _read(self) -> Commit | None:
+    def read_last(self) -> Commit | None:
         """Return the last commit of any run; None: there is none."""
         known = delta.library(self._url)
         options = self._bucket.delta_options()
@@ -127,7 +127,7 @@ class ObjectTable:
                     actions, "append", delta.schema(), [delta.DAY], commit_properties=properties
                 )
         except (known.DeltaError, OSError) as error:
-            stands = self._read()
+            stands = self.read_last()
             if stands is None or stands.number < commit.number:
                 raise TableError(f"{self._url}: {error}") from error
             return stands.run == self._run and stands.number == commit.number  # told too late
