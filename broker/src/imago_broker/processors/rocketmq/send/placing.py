@@ -26,21 +26,20 @@ class PlacingTopics:
     """Whether any topic is of such a type: where none is, no message is looked at for it."""
 
     def __init__(self, topics: TopicService) -> None:
-        self._names = {each.name for each in topics.all() if _is_placing(each)}
+        self.names = {each.name for each in topics.all() if _is_placing(each)}
+        """Those. Asked before `concern` is: a call for every read would be felt."""
         topics.on_change.append(self._changed)
 
     def concern(self, data: bytes | bytearray | memoryview) -> bool:
         """Whether a read may hold such a message, which goes the slow path."""
-        if not self._names:
-            return False
         found = data.tobytes() if isinstance(data, memoryview) else data
         return _LITE in found or _PRIORITY in found
 
     def _changed(self, name: str, config: TopicConfig | None) -> None:
         if config is not None and _is_placing(config):
-            self._names.add(name)
+            self.names.add(name)
         else:
-            self._names.discard(name)
+            self.names.discard(name)
 
 
 def _is_placing(config: TopicConfig) -> bool:

@@ -127,7 +127,7 @@ class SendPath:
         settings, lane, round_ = self._live.current, self._lane, self._round
         usual = self._usual if settings is self._settings else self._take_settings(settings)
         light = self._light.enabled and _names_light_queues(data)
-        if not usual or light or self._placing.concern(data):
+        if not usual or light or (self._placing.names and self._placing.concern(data)):
             return 0
         if round_.runs and round_.entries is not self._messages.newest:
             round_ = self._next_round(round_.level)
@@ -255,7 +255,7 @@ class SendPath:
             or topic not in self._tails[handle.level]
             or not self._usual
             or (self._light.enabled and DISPATCH in item.properties)
-            or self._placing.concern(item.properties)
+            or (self._placing.names and self._placing.concern(item.properties))
         ):
             session.serve_send(item)
             return
