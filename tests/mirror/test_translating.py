@@ -73,10 +73,14 @@ def translating(source: PlayedSide, target: PlayedSide) -> tuple[Translating, Mi
         knowledge.note_target("orders", queue.shard, LIFE)
         knowledge.note.lanes[queue] = CopiedQueue(place, LIFE, CopyPosition(50, 50, 0, 50, 50))
         knowledge.map_of("orders", place).note(need_of(queue), 0, 0, 50)
-    settings: Any = SimpleNamespace(groups=("g",), wants_group=bool)
-    sides: Any = source, target
-    ends: Any = SimpleNamespace(target=target)
-    return Translating(settings, sides, ends, knowledge, troubles), troubles
+    ends: Any = SimpleNamespace(
+        settings=SimpleNamespace(groups=("g",), wants_group=bool),
+        troubles=troubles,
+        source_client=source,
+        target_client=target,
+        target=target,
+    )
+    return Translating(ends, knowledge), troubles
 
 
 def test_a_group_that_cannot_be_moved_holds_up_no_other() -> None:

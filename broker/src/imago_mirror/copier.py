@@ -7,26 +7,27 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Final
 
+from imago_client import Client, ProducerConfig
 from imago_client.core.sending.forwarding import Forwarded
 from imago_client.errors import BrokerError, ClientError
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import PullStatus, SendStatus
 from imago_mirror.core.copying import Copies, Numbering, Returned, Tail, steps, tails
+from imago_mirror.core.notes import TOPIC_PREFIX
 from imago_mirror.core.positions import CopyPosition, resume
-from imago_mirror.troubles import SOURCE, TARGET
+from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from imago_client.messages import QueueEnd, ShardBounds
     from imago_client.received import Pulled
-    from imago_client.rocketmq.forwarder import Forwarder
     from imago_client.rocketmq.pull_consumer import PullConsumer
     from imago_mirror.core.notes import CopiedQueue
     from imago_mirror.core.offsets import OffsetMap
     from imago_mirror.core.origins import SourceQueue
     from imago_mirror.knowledge import Knowledge
-    from imago_mirror.troubles import MirrorTroubles
+    from imago_mirror.settings import MirrorSettings
 
 POLL_S: Final = 15.0
 PULLED_MESSAGES_MAX: Final = 1000
@@ -64,18 +65,17 @@ class _OverError(Exception):
 class Ends:
     """Both sides, as all queues use them."""
 
-    def __init__(
-        self,
-        source: PullConsumer,
-        target: PullConsumer,
-        forwarder: Forwarder,
-        troubles: MirrorTroubles,
-    ) -> None:
-        self.source, self.target, self.forwarder = source, target, forwarder
-        self.troubles = troubles
+    def __init__(self, settings: MirrorSettings) -> None:
+        self.settings, self.troubles = settings, MirrorTroubles()
+        self.source_client, self.target_client = Client(settings.source), Client(settings.target)
+        group = TOPIC_PREFIX + settings.name
+        self.source = self.source_client.pull_consumer(group)
+        self.target = self.target_client.pull_consumer(group)
+        self.forwarder = self.target_client.forwarder(
+            ProducerConfig(group=group, send_timeout_s=10.0)
+        )
+        self.source_user, self.target_user = settings.source.user, settings.target.user
         self.target_cluster = ""
-        self.source_user: str | None = None
-        self.target_user: str | None = None
         self.queues = 1
         """How many are copied at once."""
 

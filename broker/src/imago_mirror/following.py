@@ -12,16 +12,14 @@ from imago_mirror.core.assignment import QueuePlace, assign, queues_wanted
 from imago_mirror.core.notes import TOPIC_PREFIX, CopiedQueue
 from imago_mirror.core.origins import SourceQueue
 from imago_mirror.core.positions import CopyPosition
-from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
+from imago_mirror.troubles import SOURCE, TARGET
 from imago_wire.errors import ProtocolError
 from imago_wire.system_topics import SYSTEM_TOPICS, is_system
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from imago_client import Client
     from imago_mirror.knowledge import Knowledge
-    from imago_mirror.settings import MirrorSettings
     from imago_wire.remoting.bodies.config import TopicConfig
 
 ASKED_AT_ONCE_MAX: Final = 16
@@ -37,18 +35,15 @@ class TopicFollowing:
 
     def __init__(
         self,
-        settings: MirrorSettings,
-        clients: tuple[Client, Client],
         ends: Ends,
         knowledge: Knowledge,
-        troubles: MirrorTroubles,
         halt: Callable[[Iterable[SourceQueue]], Awaitable[None]],
     ) -> None:
         """`halt`: returns once queues are not being copied any more."""
         self._halt = halt
-        self._settings, self._ends, self._knowledge = settings, ends, knowledge
-        self._source, self._target = clients
-        self._troubles = troubles
+        self._ends, self._knowledge = ends, knowledge
+        self._settings, self._troubles = ends.settings, ends.troubles
+        self._source, self._target = ends.source_client, ends.target_client
         self._places = self._target.producer()
         self.source_cluster = ""
         self.changed = False

@@ -8,16 +8,15 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_client import Client, ProducerConfig
 from imago_client.errors import ClientError, NoRouteError
 from imago_client.message_queue import MessageQueue
 from imago_mirror.copier import Ends, QueueCopier
-from imago_mirror.core.notes import COPYING, FAILED_OVER, TOPIC_PREFIX, MirrorNote
+from imago_mirror.core.notes import COPYING, FAILED_OVER, MirrorNote
 from imago_mirror.following import TopicFollowing
 from imago_mirror.knowledge import Knowledge
 from imago_mirror.note_keeper import NoteKeeper, take
 from imago_mirror.translating import Translating
-from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
+from imago_mirror.troubles import SOURCE, TARGET
 from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -45,24 +44,11 @@ class RunningMirror:
 
     def __init__(self, settings: MirrorSettings) -> None:
         self.settings = settings
-        self.troubles = MirrorTroubles()
-        self.knowledge = Knowledge()
-        self._source, self._target = Client(settings.source), Client(settings.target)
-        group = TOPIC_PREFIX + settings.name
-        producer = ProducerConfig(group=group, send_timeout_s=10.0)
-        self._ends = Ends(
-            self._source.pull_consumer(group),
-            self._target.pull_consumer(group),
-            self._target.forwarder(producer),
-            self.troubles,
-        )
-        self._ends.source_user, self._ends.target_user = settings.source.user, settings.target.user
-        self._keeper = NoteKeeper(self._target, settings.name)
-        both = self._source, self._target
-        self._following = TopicFollowing(
-            settings, both, self._ends, self.knowledge, self.troubles, self._halt
-        )
-        self._translating = Translating(settings, both, self._ends, self.knowledge, self.troubles)
+        self.knowledge, ends = Knowledge(), Ends(settings)
+        self._ends, self.troubles = ends, ends.troubles
+        self._keeper = NoteKeeper(ends.target_client, settings.name)
+        self._following = TopicFollowing(ends, self.knowledge, self._halt)
+        self._translating = Translating(ends, self.knowledge)
         self._copiers: dict[SourceQueue, tuple[QueueCopier, asyncio.Task[None]]] = {}
         self._kept: Any = None
         self._committed: dict[SourceQueue, int] = {}
@@ -98,7 +84,8 @@ class RunningMirror:
                 with suppress(ClientError, ProtocolError, TimeoutError):
                     async with asyncio.timeout(STOP_S):
                         await self._keep()
-            await asyncio.gather(self._source.close(), self._target.close())
+            ends = self._ends
+            await asyncio.gather(ends.source_client.close(), ends.target_client.close())
 
     async def _until(self, stop: asyncio.Event, work: Callable[[], Awaitable[None]]) -> bool:
         """Try until it works; False: it shall stop before."""

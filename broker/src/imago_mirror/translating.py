@@ -18,28 +18,18 @@ from imago_wire.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_client import Client
     from imago_mirror.copier import Ends
     from imago_mirror.knowledge import Knowledge
-    from imago_mirror.settings import MirrorSettings
-    from imago_mirror.troubles import MirrorTroubles
     from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
 
 
 class Translating:
     """Knows what the source said of groups last: it may be away when that is needed."""
 
-    def __init__(
-        self,
-        settings: MirrorSettings,
-        clients: tuple[Client, Client],
-        ends: Ends,
-        knowledge: Knowledge,
-        troubles: MirrorTroubles,
-    ) -> None:
-        self._settings, self._knowledge, self._troubles = settings, knowledge, troubles
-        self._source, self._target = clients
-        self._ends = ends
+    def __init__(self, ends: Ends, knowledge: Knowledge) -> None:
+        self._ends, self._knowledge = ends, knowledge
+        self._settings, self._troubles = ends.settings, ends.troubles
+        self._source, self._target = ends.source_client, ends.target_client
         self._consumed: Mapping[str, Mapping[str, int]] = {}
         """By group: how far it is in queues, by their names in maps."""
         self._configs: Mapping[str, SubscriptionGroupConfig] = {}
