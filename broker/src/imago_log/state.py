@@ -98,9 +98,9 @@ class StoreState:
         log = self.log = CommitLog(vfs, folder.log, config.segment_bytes_max)
         self.recent: Final = RecentLog(RECENT_BYTES_MAX)
         damage = self.damage = Damage(
-            vfs,
-            folder.damage,
-            log,
+            vfs=vfs,
+            path=folder.damage,
+            log=log,
             clock=ground.clock,
             background=background,
             on_found=on_damage,

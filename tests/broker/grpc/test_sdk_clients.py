@@ -65,11 +65,11 @@ class Broker:
     def __init__(self) -> None:
         self.code = ResponseCode.SUCCESS
         self.told = SdkClients(
-            self,  # type: ignore[arg-type]
-            self,  # type: ignore[arg-type]
-            self,  # type: ignore[arg-type]
-            ManualClock(epoch_ms=1000),
-            asyncio.get_running_loop(),
+            asker=self,  # type: ignore[arg-type]
+            registry=self,  # type: ignore[arg-type]
+            groups=self,  # type: ignore[arg-type]
+            clock=ManualClock(epoch_ms=1000),
+            loop=asyncio.get_running_loop(),
             renewals=Keeping(),
             body_bytes_max=lambda: 4 << 20,
             may=lambda *_: True,

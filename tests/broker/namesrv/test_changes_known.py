@@ -121,7 +121,7 @@ async def unwatched() -> AsyncIterator[tuple[RemotingPeer, MemoryEnsemble]]:
     coordinator = memory_coordinator(CoordinatorConfig(cluster="imago"), ensemble)
     await coordinator.start()
     names = NameService(NameServiceConfig(port=0), coordinator, SystemClock())
-    server = RemotingServer(names.table, loop=asyncio.get_running_loop())
+    server = RemotingServer(table=names.table, loop=asyncio.get_running_loop())
     listener = Listener("127.0.0.1", 0, server.session)
     await listener.start()
     peer = await RemotingPeer.connect(listener.port)

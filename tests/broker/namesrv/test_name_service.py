@@ -351,7 +351,7 @@ async def test_name_service_runs_as_a_process_of_its_own() -> None:
     stop, ports = asyncio.Event(), asyncio.Queue[int]()
 
     async def serve(table: Table, host: str, port: int) -> Listener:
-        server = RemotingServer(table, loop=asyncio.get_running_loop())
+        server = RemotingServer(table=table, loop=asyncio.get_running_loop())
         listener = Listener(host, port, server.session)
         await listener.start()
         ports.put_nowait(listener.port)

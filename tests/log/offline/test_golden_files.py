@@ -80,9 +80,9 @@ def test_a_checkpoint_slot_with_any_flipped_bit_does_not_count() -> None:
 
 def damage_of(vfs: MemoryVfs, log: CommitLog) -> Damage:
     return Damage(
-        vfs,
-        DATA / "config" / "damage",
-        log,
+        vfs=vfs,
+        path=DATA / "config" / "damage",
+        log=log,
         clock=lambda: 0,
         background=Background(Space(vfs, DATA / "probe"), InlineWorker),
         on_found=Signal(),

@@ -285,8 +285,8 @@ class Broker:
         )
         self._wire_ports(loop)
         self.ticker = Ticker(
-            self.store,
-            self.clock,
+            store=self.store,
+            clock=self.clock,
             claims=LogClaims(self.rocketmq.needed, self.rocketmq.readers, self._may_force),
             needed=self.rocketmq.needed,
             sync_interval_ms=lambda: self.config.store.sync_interval_ms,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.errors import ExitCode, FatalError
@@ -20,38 +21,33 @@ if TYPE_CHECKING:
 TICK_SECONDS = 1.0
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Ticker:
     """Has the store, and then everybody else, do what is due."""
 
-    health: StoreHealth
+    health: StoreHealth = field(init=False)
     """The store's, as of the last tick."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        clock: Clock,
-        *,
-        claims: Claims,
-        needed: NeededRecords,
-        sync_interval_ms: Callable[[], int],
-        sweep: Callable[[], None],
-        fail: Callable[[FatalError], None],
-    ) -> None:
-        """`sweep` is called after each tick of the store; `fail` where the store's disk fails."""
-        self.health = store.tick(claims)
-        self._store, self._claims, self._needed = store, claims, needed
-        self._clock = clock
-        self._sync_interval_ms = sync_interval_ms
-        self._sweep = sweep
-        self._fail = fail
-        self._ticks: asyncio.TimerHandle | None = None
-        self._syncs: asyncio.TimerHandle | None = None
-        self._synced_ms = 0
+    store: MessageStore
+    clock: Clock
+    claims: Claims
+    needed: NeededRecords
+    sync_interval_ms: Callable[[], int]
+    sweep: Callable[[], None]
+    """Called after each tick of the store."""
+    fail: Callable[[FatalError], None]
+    """Called where the store's disk fails."""
+    _ticks: asyncio.TimerHandle | None = field(default=None, init=False)
+    _syncs: asyncio.TimerHandle | None = field(default=None, init=False)
+    _synced_ms: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.health = self.store.tick(self.claims)
 
     def start(self) -> None:
         """Tick from now on."""
         self._ticks = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
-        self._synced_ms = self._clock.monotonic_ms()
+        self._synced_ms = self.clock.monotonic_ms()
         self._sync_now_and_then()
 
     def stop(self) -> None:
@@ -63,24 +59,24 @@ class Ticker:
     def _tick(self) -> None:
         self._ticks = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         try:
-            self.health = self._store.tick(self._claims)
+            self.health = self.store.tick(self.claims)
         except LogIOError as error:
-            self._fail(FatalError(str(error), exit_code=ExitCode.IO))
+            self.fail(FatalError(str(error), exit_code=ExitCode.IO))
             return
-        self._needed.look()
-        self._sweep()
+        self.needed.look()
+        self.sweep()
 
     def _sync_now_and_then(self) -> None:
         """Bound what a loss of power takes from levels that do not wait for the disk.
 
         Small syncs, too: a large one keeps the processor from answering for milliseconds.
         """
-        loop, interval_ms = asyncio.get_running_loop(), self._sync_interval_ms()
+        loop, interval_ms = asyncio.get_running_loop(), self.sync_interval_ms()
         # Checks at least every tick: a shorter interval that is set meanwhile holds from then on.
         seconds = min(interval_ms / 1000 or TICK_SECONDS, TICK_SECONDS)
         self._syncs = loop.call_later(seconds, self._sync_now_and_then)
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         due = interval_ms and now_ms - self._synced_ms >= interval_ms - 1  # timers come early
-        if due and self._store.durable_end < self._store.log_end:
+        if due and self.store.durable_end < self.store.log_end:
             self._synced_ms = now_ms
-            self._store.request_sync(urgent=False)
+            self.store.request_sync(urgent=False)

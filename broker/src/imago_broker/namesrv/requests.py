@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
@@ -44,38 +45,28 @@ PLACED_FIELD = "imagoPlaced"
 own clients use it."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class NameProcessor:
     """The request codes of clients and tools."""
 
-    def __init__(
-        self,
-        settings: NameSettings,
-        registry: Registry,
-        marks: SharedMarks,
-        pipeline_records: PipelineRecords,
-        foreign: ForeignBrokers,
-        later: Later,
-        *,
-        seen: Viewed,
-    ) -> None:
-        """`seen`: the registry as those see it who are answered."""
-        self._seen = seen
-        self._settings = settings
-        self._registry = registry
-        self._marks = marks
-        self._pipeline_records = pipeline_records
-        self._foreign = foreign
-        self._later = later
-        self._answers = routes.Answers()
+    settings: NameSettings
+    registry: Registry
+    marks: SharedMarks
+    pipeline_records: PipelineRecords
+    foreign: ForeignBrokers
+    later: Later
+    seen: Viewed
+    """The registry as those see it who are answered."""
+    _answers: routes.Answers = field(default_factory=routes.Answers, init=False)
 
     def route(self, exchange: Exchange) -> Reply:
         """GET_ROUTEINFO_BY_TOPIC, in standard JSON for those that want it, else in fastjson's."""
         header = GetRouteInfoRequestHeader.from_ext(exchange.ext)
         version = exchange.command.version
         body = self._answers.route(
-            self._seen.view(),
+            self.seen.view(),
             header.topic,
-            with_order=self._settings.allows(name_settings.ORDER),
+            with_order=self.settings.allows(name_settings.ORDER),
             acting_master=version >= Version.V5_0_0,
             standard=version >= Version.V4_9_4 or bool(header.accept_standard_json_only),
             placed=_wants_placed(exchange),
@@ -90,13 +81,13 @@ class NameProcessor:
 
     def cluster_info(self, exchange: Exchange) -> Reply:
         """GET_BROKER_CLUSTER_INFO: always with bare broker ids, as the originals write it."""
-        found = routes.cluster_info(self._seen.view(), placed=_wants_placed(exchange))
+        found = routes.cluster_info(self.seen.view(), placed=_wants_placed(exchange))
         return Reply(body=found.encode())
 
     def member_group(self, exchange: Exchange) -> Reply:
         """GET_BROKER_MEMBER_GROUP of 5.x: the live members of a broker name."""
         header = GetBrokerMemberGroupRequestHeader.from_ext(exchange.ext)
-        data = routes.members(self._seen.view(), header.broker_name)
+        data = routes.members(self.seen.view(), header.broker_name)
         addresses = data.broker_addrs if data is not None else {}
         group = BrokerMemberGroup(
             broker_addrs=addresses,
@@ -108,41 +99,41 @@ class NameProcessor:
     def all_topics(self, exchange: Exchange) -> Reply:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
         self._allow(name_settings.ALL_TOPICS)
-        found = routes.all_topics(self._seen.view(), placed=_wants_placed(exchange))
+        found = routes.all_topics(self.seen.view(), placed=_wants_placed(exchange))
         return Reply(body=found.encode())
 
     def topics_of_cluster(self, exchange: Exchange) -> Reply:
         """GET_TOPICS_BY_CLUSTER: an unknown cluster has none."""
         self._allow(name_settings.TOPICS)
         header = GetTopicsByClusterRequestHeader.from_ext(exchange.ext)
-        found = routes.topics_of_cluster(self._seen.view(), header.cluster)
+        found = routes.topics_of_cluster(self.seen.view(), header.cluster)
         return Reply(body=found.encode())
 
     def system_topics(self, _: Exchange) -> Reply:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS."""
         self._allow(name_settings.TOPICS)
-        return Reply(body=routes.system_topics(self._seen.view()).encode())
+        return Reply(body=routes.system_topics(self.seen.view()).encode())
 
     def unit_topics(self, _: Exchange) -> Reply:
         """GET_UNIT_TOPIC_LIST."""
         self._allow(name_settings.TOPICS)
-        return Reply(body=routes.topics_by_flag(self._seen.view(), routes.UNIT).encode())
+        return Reply(body=routes.topics_by_flag(self.seen.view(), routes.UNIT).encode())
 
     def unit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_TOPIC_LIST."""
         self._allow(name_settings.TOPICS)
-        view = self._seen.view()
+        view = self.seen.view()
         return Reply(body=routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION).encode())
 
     def ununit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST."""
         self._allow(name_settings.TOPICS)
-        view = self._seen.view()
+        view = self.seen.view()
         found = routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION, routes.UNIT)
         return Reply(body=found.encode())
 
     def _allow(self, name: str) -> None:
-        if not self._settings.allows(name):
+        if not self.settings.allows(name):
             raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
 
     def delete_topic(self, exchange: Exchange) -> Reply | None:
@@ -151,11 +142,11 @@ class NameProcessor:
         header = DeleteTopicFromNamesrvRequestHeader.from_ext(exchange.ext)
 
         async def drop() -> None:
-            for broker in self._foreign.drop_topic(header.topic, header.cluster_name):
-                await self._registry.put_foreign(broker)
-            await self._registry.read_topic(header.topic)
+            for broker in self.foreign.drop_topic(header.topic, header.cluster_name):
+                await self.registry.put_foreign(broker)
+            await self.registry.read_topic(header.topic)
 
-        self._later.answer(exchange, drop(), Reply)
+        self.later.answer(exchange, drop(), Reply)
         return None
 
     def wipe_write(self, exchange: Exchange) -> Reply | None:
@@ -171,11 +162,11 @@ class NameProcessor:
     def _set_wiped(
         self, exchange: Exchange, broker_name: str, wiped: bool, counted: str
     ) -> Reply | None:
-        count = routes.topic_count(self._seen.view(), broker_name)
+        count = routes.topic_count(self.seen.view(), broker_name)
         reply = Reply(ext={counted: str(count)})
         if not count:
             return reply
-        self._later.answer(exchange, self._marks.set_write_wiped(broker_name, wiped), lambda: reply)
+        self.later.answer(exchange, self.marks.set_write_wiped(broker_name, wiped), lambda: reply)
         return None
 
     def put_kv(self, exchange: Exchange) -> Reply | None:
@@ -184,22 +175,22 @@ class NameProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         header = PutKVConfigRequestHeader.from_ext(exchange.ext)
         if header.namespace == PIPELINES:
-            noted = pipelines.note(self._pipeline_records, header.key, header.value)
-            self._later.answer_with(exchange, noted)
+            noted = pipelines.note(self.pipeline_records, header.key, header.value)
+            self.later.answer_with(exchange, noted)
             return None
         if problem := _kv_problem(header):
             raise RequestError(ResponseCode.SYSTEM_ERROR, problem)
-        work = self._marks.put_kv(header.namespace, header.key, header.value)
-        self._later.answer(exchange, work, Reply)
+        work = self.marks.put_kv(header.namespace, header.key, header.value)
+        self.later.answer(exchange, work, Reply)
         return None
 
     def get_kv(self, exchange: Exchange) -> Reply | None:
         """GET_KV_CONFIG."""
         header = GetKVConfigRequestHeader.from_ext(exchange.ext)
         if header.namespace == PIPELINES:
-            self._later.answer_with(exchange, pipelines.tell(self._pipeline_records, header.key))
+            self.later.answer_with(exchange, pipelines.tell(self.pipeline_records, header.key))
             return None
-        value = self._seen.view().kv.get(header.namespace, {}).get(header.key)
+        value = self.seen.view().kv.get(header.namespace, {}).get(header.key)
         if value is None:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,
@@ -213,14 +204,14 @@ class NameProcessor:
         header = DeleteKVConfigRequestHeader.from_ext(exchange.ext)
         if header.namespace == PIPELINES:
             raise RequestError(ResponseCode.NO_PERMISSION, "a fence is never taken away")
-        work = self._marks.put_kv(header.namespace, header.key, None)
-        self._later.answer(exchange, work, Reply)
+        work = self.marks.put_kv(header.namespace, header.key, None)
+        self.later.answer(exchange, work, Reply)
         return None
 
     def list_kv(self, exchange: Exchange) -> Reply:
         """GET_KVLIST_BY_NAMESPACE."""
         header = GetKVListByNamespaceRequestHeader.from_ext(exchange.ext)
-        table = self._seen.view().kv.get(header.namespace)
+        table = self.seen.view().kv.get(header.namespace)
         if not table:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,
@@ -230,18 +221,18 @@ class NameProcessor:
 
     def get_settings(self, _: Exchange) -> Reply:
         """GET_NAMESRV_CONFIG."""
-        return Reply(body=encode_properties_text(self._settings.entries()))
+        return Reply(body=encode_properties_text(self.settings.entries()))
 
     def set_settings(self, exchange: Exchange) -> Reply:
         """UPDATE_NAMESRV_CONFIG."""
-        self._settings.change(decode_properties_text(exchange.command.body))
+        self.settings.change(decode_properties_text(exchange.command.body))
         return Reply()
 
     def register_topic(self, exchange: Exchange) -> Reply | None:
         """REGISTER_TOPIC_IN_NAMESRV: queues of a topic on foreign brokers, told by hand."""
         header = RegisterTopicRequestHeader.from_ext(exchange.ext)
         route = TopicRouteData.decode(exchange.command.body)
-        view = self._registry.view()
+        view = self.registry.view()
         for queues in route.queue_datas:
             if routes.is_own(view, queues.broker_name):
                 raise RequestError(
@@ -251,10 +242,10 @@ class NameProcessor:
                 )
 
         async def put() -> None:
-            for broker in self._foreign.with_topic(header.topic, route.queue_datas):
-                await self._registry.put_foreign(broker)
+            for broker in self.foreign.with_topic(header.topic, route.queue_datas):
+                await self.registry.put_foreign(broker)
 
-        self._later.answer(exchange, put(), Reply)
+        self.later.answer(exchange, put(), Reply)
         return None
 
 

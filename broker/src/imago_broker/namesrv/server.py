@@ -64,12 +64,12 @@ class NameService:
 
     def _table(self, seen: Viewed) -> Table:
         names = NameProcessor(
-            self._settings,
-            self._coordinator,
-            self._coordinator.marks,
-            self._coordinator.pipelines,
-            self._foreign,
-            self._later,
+            settings=self._settings,
+            registry=self._coordinator,
+            marks=self._coordinator.marks,
+            pipeline_records=self._coordinator.pipelines,
+            foreign=self._foreign,
+            later=self._later,
             seen=seen,
         )
         return build_table(_rows(names, self._foreign), self._hooks)

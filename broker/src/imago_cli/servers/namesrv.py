@@ -178,7 +178,7 @@ async def _serve(
     budget = input_budget(settings, memory_limit())
     InputGuard(budget)
     server = RemotingServer(
-        table,
+        table=table,
         loop=asyncio.get_running_loop(),
         limits=remoting_limits(settings),
         input_budget=budget,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import bisect_right
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -61,50 +61,47 @@ def decode_ranges(data: bytes) -> list[tuple[int, int, int, str]]:
     ]
 
 
+@dataclass(kw_only=True, eq=False)
 class Damage:
     """The damaged ranges of one log. Look-ups in any thread; `ranges` is replaced, not changed."""
 
-    def __init__(
-        self,
-        vfs: Vfs,
-        path: Path,
-        log: CommitLog,
-        *,
-        clock: Callable[[], int],
-        background: Background,
-        on_found: Signal[DamagedRange],
-        others: bool,
-    ) -> None:
-        """`clock` gives epoch milliseconds; `others`: other members may have what is lost here."""
-        self._vfs, self._path, self._log = vfs, path, log
-        self._clock, self._background, self._others = clock, background, others
-        self._on_found = on_found
-        """Called in the thread that found a new range."""
-        self.ranges: tuple[DamagedRange, ...] = ()
-        """In order; they do not overlap."""
-        self.gaps = False
-        """Whether a queue is known to have lost units for offsets that no record ever had."""
-        self._healed: tuple[DamagedRange, ...] = ()
-        """As they were before something of them was put back: the file names them until the
-        views of that are on the device, so that the next start makes them again."""
+    vfs: Vfs
+    path: Path
+    log: CommitLog
+    clock: Callable[[], int]
+    """Gives epoch milliseconds."""
+    background: Background
+    on_found: Signal[DamagedRange]
+    """Called in the thread that found a new range."""
+    others: bool
+    """Whether other members may have what is lost here."""
+    ranges: tuple[DamagedRange, ...] = field(default=(), init=False)
+    """In order; they do not overlap."""
+    gaps: bool = field(default=False, init=False)
+    """Whether a queue is known to have lost units for offsets that no record ever had."""
+    skipped: int = field(default=0, init=False)
+    """Messages that readers skipped."""
+    _healed: tuple[DamagedRange, ...] = field(default=(), init=False)
+    """As they were before something of them was put back: the file names them until the
+    views of that are on the device, so that the next start makes them again."""
+    _saved: bytes = field(default=b"", init=False)
+    _told: set[int] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
         self._lock = threading.RLock()
-        self._saved = b""
-        self.skipped = 0
-        """Messages that readers skipped."""
-        self._told: set[int] = set()
 
     # The file
 
     def load(self) -> list[tuple[int, int, int, str]] | None:
         """Return what the file says, None when it is damaged: then the log must be read again."""
-        with fatal("read", self._path):
-            self._saved = read_whole(self._vfs, self._path) or b""
+        with fatal("read", self.path):
+            self._saved = read_whole(self.vfs, self.path) or b""
         if not self._saved:
             return []
         try:
             return decode_ranges(self._saved)
         except (ValueError, KeyError, TypeError) as error:
-            logger.warning("damage.note-damaged path=%s reason=%s", self._path, error)
+            logger.warning("damage.note-damaged path=%s reason=%s", self.path, error)
             return None
 
     def save(self) -> None:
@@ -115,16 +112,16 @@ class Damage:
             if data == self._saved:
                 return
             if data:
-                replace_whole(self._vfs, self._path, data, room=True)
+                replace_whole(self.vfs, self.path, data, room=True)
             else:
-                with fatal("remove", self._path):
-                    self._vfs.unlink(self._path)
-                    self._vfs.sync_folder(self._path.parent)
+                with fatal("remove", self.path):
+                    self.vfs.unlink(self.path)
+                    self.vfs.sync_folder(self.path.parent)
             self._saved = data
 
     def save_later(self) -> None:
         """Save when there is time."""
-        self._background.submit_waiting(self.save)
+        self.background.submit_waiting(self.save)
 
     def _listed(self) -> list[DamagedRange]:
         healed = self._healed
@@ -149,9 +146,9 @@ class Damage:
 
     def add(self, start: int, end: int, reason: str, since_ms: int | None = None) -> None:
         """Take log offsets out of service; those of each file are a range of their own."""
-        since_ms = self._clock() if since_ms is None else since_ms
+        since_ms = self.clock() if since_ms is None else since_ms
         while start < end:
-            border = start - start % self._log.segment_size + self._log.segment_size
+            border = start - start % self.log.segment_size + self.log.segment_size
             self._add(start, min(end, border), reason, since_ms)
             start = border
 
@@ -167,14 +164,14 @@ class Damage:
                 end=max([end, *(each.end for each in overlapping)]),
                 since_ms=since_ms if oldest is None else oldest.since_ms,
                 reason=reason,
-                path=self._log.path(start),
-                position=start % self._log.segment_size,
+                path=self.log.path(start),
+                position=start % self.log.segment_size,
             )
             kept = [each for each in self.ranges if each not in overlapping]
             self._replace([*kept, found])
         logger.error("log.damaged from=%d to=%d file=%s at=%d reason=%s",
                      found.start, found.end, found.path, found.position, found.reason)  # fmt: skip
-        self._on_found(found)
+        self.on_found(found)
 
     def shrink(self, found: DamagedRange, start: int) -> None:
         """Put the front of a range back into service, up to `start`."""
@@ -183,7 +180,7 @@ class Damage:
                 self._healed = (*self._healed, found)
             kept = [each for each in self.ranges if each != found]
             if start < found.end:
-                position = start % self._log.segment_size
+                position = start % self.log.segment_size
                 kept.append(replace(found, start=start, position=position))
             self._replace(kept)
 
@@ -243,8 +240,8 @@ class Damage:
 
     def may_heal(self, log_offset: int) -> bool:
         """Whether damage is so new that another member may still send its bytes."""
-        found = self.at(log_offset) if self._others else None
-        return found is not None and 0 <= self._clock() - found.since_ms < HEALING_MS
+        found = self.at(log_offset) if self.others else None
+        return found is not None and 0 <= self.clock() - found.since_ms < HEALING_MS
 
     def note_gap(self) -> None:
         """Note that a queue has lost units for offsets that no record ever had."""

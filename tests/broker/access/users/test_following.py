@@ -70,7 +70,7 @@ async def name_service(broker: Broker, config: BrokerConfig) -> AsyncIterator[Na
     (hook,) = hooks
     assert isinstance(hook, AccessHook)
     service = NameService(NameServiceConfig(), broker.coordinator, clock, hooks)
-    server = RemotingServer(service.table, loop=asyncio.get_running_loop())
+    server = RemotingServer(table=service.table, loop=asyncio.get_running_loop())
     listener = Listener("127.0.0.1", 0, server.session)
     await listener.start()
     peer = await RemotingPeer.connect(listener.port)

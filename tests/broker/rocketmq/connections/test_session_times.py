@@ -59,7 +59,7 @@ LIMITS = RemotingLimits(idle_ms=1000, input_stall_ms=300, output_stall_ms=300)
 
 @pytest.fixture
 async def session() -> RemotingSession:
-    server = RemotingServer(build_table([]), loop=asyncio.get_running_loop(), limits=LIMITS)
+    server = RemotingServer(table=build_table([]), loop=asyncio.get_running_loop(), limits=LIMITS)
     made = RemotingSession(server)
     made.connection_made(Wire())
     return made

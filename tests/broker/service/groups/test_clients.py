@@ -8,6 +8,7 @@ import pytest
 
 from imago_broker.service.groups.clients import (
     CLIENT_LIFE_MS,
+    ClientLimits,
     ClientRegistry,
     ConnectedClient,
     TooManyGroupsError,
@@ -163,7 +164,7 @@ def test_name_of_a_users_client_stays_its_own_while_it_may_come_back() -> None:
 
 
 def test_names_of_clients_that_left_are_not_kept_without_end() -> None:
-    registry = ClientRegistry(anybody, producer_groups_max=3)
+    registry = ClientRegistry(anybody, ClientLimits(producer_groups_max=3))
     for number in range(10):
         channel: Any = FakeChannel()
         beat(registry, channel, f"client {number}", user="eve")
@@ -188,7 +189,9 @@ def test_silent_client_is_forgotten_and_its_connection_closed(
 
 
 def test_heartbeat_without_end_is_refused() -> None:
-    registry = ClientRegistry(anybody, groups_per_client_max=3, topics_per_group_max=2)
+    registry = ClientRegistry(
+        anybody, ClientLimits(groups_per_client_max=3, topics_per_group_max=2)
+    )
     data = HeartbeatData(
         client_id="c", producer_data_set=tuple(ProducerData(group_name=f"p{n}") for n in range(4))
     )
@@ -202,7 +205,7 @@ def test_heartbeat_without_end_is_refused() -> None:
 
 
 def test_one_connection_cannot_join_ever_more_groups() -> None:
-    registry = ClientRegistry(anybody, groups_per_client_max=3)
+    registry = ClientRegistry(anybody, ClientLimits(groups_per_client_max=3))
     channel: Any = FakeChannel()
 
     def join(name: str) -> None:
@@ -219,7 +222,8 @@ def test_one_connection_cannot_join_ever_more_groups() -> None:
 
 def test_what_all_clients_say_together_has_limits() -> None:
     registry = ClientRegistry(
-        anybody, memberships_max=5, producer_groups_max=2, subscription_bytes_max=4000
+        anybody,
+        ClientLimits(memberships_max=5, producer_groups_max=2, subscription_bytes_max=4000),
     )
     channels = [FakeChannel() for _ in range(4)]
     beat(registry, channels[0], "a", subscription("T"))

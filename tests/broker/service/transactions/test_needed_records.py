@@ -228,7 +228,7 @@ def test_next_leader_says_what_went_before_it(what: str) -> None:
     world.leader.metaq_transactions.notes.note()
     world.fill()
     world.fill_disk(0.86)
-    world.leader.ticker._needed.look = lambda: None  # type: ignore[method-assign]
+    world.leader.ticker.needed.look = lambda: None  # type: ignore[method-assign]
     world.leader.tick(4, idle=True)
     assert world.leader.store.log_start >= at
     world.leader.store.close()

@@ -88,9 +88,9 @@ class RetainingLeader(BareBroker):
             self.messages, self.topics, self.delay, loop=loop, clock=clock, settings=settings
         )
         self.checks = TransactionChecks(
-            self.transactions,
-            self.messages,
-            cast("Any", SimpleNamespace(producers=lambda _group: {})),
+            transactions=self.transactions,
+            messages=self.messages,
+            clients=cast("Any", SimpleNamespace(producers=lambda _group: {})),
             loop=loop,
             clock=clock,
             settings=settings,
@@ -122,8 +122,8 @@ class RetainingLeader(BareBroker):
             ],
         )
         self.ticker = Ticker(
-            self.store,
-            clock,
+            store=self.store,
+            clock=clock,
             claims=LogClaims(needed, readers, lambda: True),
             needed=needed,
             sync_interval_ms=lambda: 0,

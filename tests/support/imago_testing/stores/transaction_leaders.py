@@ -65,9 +65,9 @@ class TransactionLeader(BareBroker):
             producers=lambda _group: {self: None}, may_publish=lambda _client, _topic: True
         )
         self.checks = TransactionChecks(
-            self.transactions,
-            self.messages,
-            cast("Any", clients),
+            transactions=self.transactions,
+            messages=self.messages,
+            clients=cast("Any", clients),
             loop=loop,
             clock=clock,
             settings=settings,

@@ -49,7 +49,7 @@ class Member:
         self.lanes: dict[str, Any] = {}
         self._waiting: list[Callable[[bool], None]] = []
         self._held: list[Exchange] = []
-        server = RemotingServer(cast("Any", self), loop=loop)
+        server = RemotingServer(table=cast("Any", self), loop=loop)
         doors = []
         for port, session in ((FRAMED_PORT, server.session), (TEXT_PORT, self._text_session)):
             listener = Listener(name, port, session)

@@ -69,11 +69,11 @@ def serve_grpc(
     pop = popping_of(parts)
     role = broker.serving_rules.role
     clients = SdkClients(
-        asker,
-        parts.clients.registry,
-        groups,
-        clock,
-        loop,
+        asker=asker,
+        registry=parts.clients.registry,
+        groups=groups,
+        clock=clock,
+        loop=loop,
         renewals=pop.renewals,
         body_bytes_max=body_bytes_max,
         may=authentication.may,

@@ -136,7 +136,7 @@ def serve_rocketmq(
     ]
     for listener, table in served:
         server = RemotingServer(
-            table,
+            table=table,
             loop=loop,
             send_path=processors.send_path,
             pull_path=processors.pull_path if table is not processors.fast else None,
@@ -171,7 +171,7 @@ def serve_names(
             served[door] = service.table_at(entrance.name)
     for each, table in served.items():
         server = RemotingServer(
-            table,
+            table=table,
             loop=loop,
             on_drain=service.leave,
             limits=remoting_limits(config),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from imago_broker.model.access.users import ANONYMOUS
@@ -96,33 +96,27 @@ class ClientRenewals(Protocol):
         ...
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class SdkClients:
     """Telemetry, Heartbeat and NotifyClientTermination."""
 
-    def __init__(
-        self,
-        asker: TableAsker,
-        registry: ClientRegistry,
-        groups: GroupService,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        renewals: ClientRenewals,
-        body_bytes_max: Callable[[], int],
-        may: Callable[[str, Need, str], bool],
-        lite_gone: Callable[[tuple[str, str]], None] = lambda _: None,
-    ) -> None:
-        """`may`: whether a user may have this from an address; `lite_gone`: told the group and id
-        of a client of lite topics that has left."""
-        self._asker, self._registry, self._groups = asker, registry, groups
-        self._clock, self._loop, self._renewals = clock, loop, renewals
-        self._body_bytes_max, self._may = body_bytes_max, may
-        self._lite_gone = lite_gone
-        self._clients: dict[tuple[str, str], SdkClient] = {}
-        self._bytes = Counter[str]()
-        """By user."""
+    asker: TableAsker
+    registry: ClientRegistry
+    groups: GroupService
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    renewals: ClientRenewals
+    body_bytes_max: Callable[[], int]
+    may: Callable[[str, Need, str], bool]
+    """Whether a user may have this from an address."""
+    lite_gone: Callable[[tuple[str, str]], None] = lambda _: None
+    """Told the group and id of a client of lite topics that has left."""
+    _clients: dict[tuple[str, str], SdkClient] = field(default_factory=dict, init=False)
+    _bytes: Counter[str] = field(default_factory=Counter, init=False)
+    """By user."""
 
-        renewals.only_for(self._clients)
+    def __post_init__(self) -> None:
+        self.renewals.only_for(self._clients)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -154,7 +148,7 @@ class SdkClients:
         if client is None or client.channel is None or client.channel.stream is not call.stream:
             return
         self._leave(client)
-        client.seen_ms = self._clock.epoch_ms()
+        client.seen_ms = self.clock.epoch_ms()
 
     def heartbeat(self, call: Call, request: Any) -> None:
         """Heartbeat: the client lives."""
@@ -167,7 +161,7 @@ class SdkClients:
             raise CallError(SdkCode.UNRECOGNIZED_CLIENT_TYPE, f"clients of type {client.kind}")
         if client.kind != ClientType.PRODUCER:
             group_name(request.group)
-        client.seen_ms = self._clock.epoch_ms()
+        client.seen_ms = self.clock.epoch_ms()
         self._register(call, client, lambda error: _settle(call, error))
 
     def terminate(self, call: Call, request: Any) -> None:
@@ -183,7 +177,7 @@ class SdkClients:
 
     def tick(self) -> None:
         """Forget clients that have not come back. Call it every five seconds."""
-        now_ms = self._clock.epoch_ms()
+        now_ms = self.clock.epoch_ms()
         for key, client in list(self._clients.items()):
             if now_ms - client.seen_ms > CLIENT_LIFE_MS:
                 self._forget(key)
@@ -213,7 +207,7 @@ class SdkClients:
             code = SdkCode.TOO_MANY_REQUESTS
             refusal = "too many bytes of settings of all clients, or of this user's: close some"
         if refusal is not None:
-            ClientChannel(call.stream, call.user, self._loop).tell(status=status(code, refusal))
+            ClientChannel(call.stream, call.user, self.loop).tell(status=status(code, refusal))
             call.stream.send(b"", last=True)
             return
         self._register(call, client, lambda error: self._registered(call, client, told, error))
@@ -231,15 +225,15 @@ class SdkClients:
             if self._clients.get(call.key) is client:
                 self._forget(call.key)
             return
-        group = self._groups.get(client.group) if client.group else None
+        group = self.groups.get(client.group) if client.group else None
         channel.tell(
             status=status(SdkCode.OK),
-            settings=merged_settings(told, group, self._body_bytes_max()),
+            settings=merged_settings(told, group, self.body_bytes_max()),
         )
 
     def _read(self, told: Any, kind: str) -> SdkClient:
         """Return what settings say; CallError: a name in them is none."""
-        now_ms = self._clock.epoch_ms()
+        now_ms = self.clock.epoch_ms()
         if kind == "publishing":
             _require_few(len(told.publishing.topics))
             topics = tuple(dict.fromkeys(map(topic_name, told.publishing.topics)))
@@ -263,7 +257,7 @@ class SdkClients:
         wanted = [of_topic(topic, PUBLISH) for topic in client.topics]
         wanted += [of_topic(each.topic, SUBSCRIBE) for each in client.subscriptions]
         for need in wanted:
-            if not self._may(call.user, need, call.stream.address):
+            if not self.may(call.user, need, call.stream.address):
                 return f"User:{call.user} has no permission to access {need.kind}:{need.name}"
         return None
 
@@ -279,9 +273,9 @@ class SdkClients:
             if channel.stream is not call.stream or before.group != client.group:
                 self._leave(before)
                 channel = None
-        client.channel = channel or ClientChannel(call.stream, call.user, self._loop)
+        client.channel = channel or ClientChannel(call.stream, call.user, self.loop)
         if client.group:
-            group = self._groups.get(client.group)
+            group = self.groups.get(client.group)
             in_order = group is not None and group.consume_message_orderly
             version = call.headers.get(heads.CLIENT_VERSION, "")[:_NAME_BYTES]
             client.channel.describe(_running(client, version, in_order=in_order))
@@ -302,9 +296,9 @@ class SdkClients:
         if self._bytes[key[0]] <= 0:
             del self._bytes[key[0]]
         self._leave(client)
-        self._renewals.gone(key)
+        self.renewals.gone(key)
         if client.kind in _OF_LITE_TOPICS:
-            self._lite_gone((client.group, key[1]))
+            self.lite_gone((client.group, key[1]))
 
     def _register(
         self, call: Call, client: SdkClient, done: Callable[[CallError | None], None]
@@ -332,7 +326,7 @@ class SdkClients:
         def registered(outcome: AskedResult) -> None:
             done(None if outcome.done else outcome.error())
 
-        self._asker.ask(
+        self.asker.ask(
             call,
             RequestCode.HEART_BEAT,
             {},
@@ -345,7 +339,7 @@ class SdkClients:
         channel, client.channel = client.channel, None
         if channel is not None:
             channel.gone()
-            self._registry.closed(channel)
+            self.registry.closed(channel)
 
 
 def _running(client: SdkClient, version: str, *, in_order: bool) -> dict[str, Any]:

@@ -383,9 +383,9 @@ def _transactions(
         messages, broker.topics, levels, loop=loop, clock=clock, settings=settings
     )
     checks = TransactionChecks(
-        service,
-        messages,
-        clients,
+        transactions=service,
+        messages=messages,
+        clients=clients,
         loop=loop,
         clock=clock,
         settings=settings,

@@ -6,6 +6,7 @@ Positions are the master's, so where the copy ends is where it goes on; nothing 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.metaq.metaq_copies import copied_entry
@@ -35,32 +36,30 @@ class CopyError(Exception):
     """This partition cannot be copied on for now; the text says why, and what to do."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class CopiedPartition:
     """Asks a master for what is new in one partition, and appends it at the same positions."""
 
-    def __init__(
-        self,
-        topic: str,
-        number: int,
-        *,
-        group: str,
-        messages: MessageService,
-        clock: Clock,
-        born_host: bytes,
-        fetch_bytes: int = FETCH_BYTES,
-    ) -> None:
-        self.topic, self.number, self._group = topic, number, group
-        self._messages, self._clock, self._born_host = messages, clock, born_host
-        self._fetch_bytes = self._next_bytes = fetch_bytes
-        self.copied = 0
-        """Messages since the start."""
-        self.problem = ""
-        """Why it does not go on; empty: it does."""
+    topic: str
+    number: int
+    group: str
+    messages: MessageService
+    clock: Clock
+    born_host: bytes
+    fetch_bytes: int = FETCH_BYTES
+    copied: int = field(default=0, init=False)
+    """Messages since the start."""
+    problem: str = field(default="", init=False)
+    """Why it does not go on; empty: it does."""
+    _next_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._next_bytes = self.fetch_bytes
 
     @property
     def tail(self) -> QueueTail:
         """The end of the copy; found again each time, for its topic may be made again."""
-        return self._messages.store.tail(self.topic, self.number)
+        return self.messages.store.tail(self.topic, self.number)
 
     @property
     def end(self) -> int:
@@ -76,11 +75,11 @@ class CopiedPartition:
         if not tail.next_offset:
             await self._begin_empty(ask, tail)
             return
-        store = self._messages.store
+        store = self.messages.store
         at = store.position_of(self.topic, self.number, tail.next_offset - 1)
         size = tail.next_position - at
         response = await ask(
-            lambda opaque: Get(self.topic, self._group, self.number, at, size, opaque)
+            lambda opaque: Get(self.topic, self.group, self.number, at, size, opaque)
         )
         if isinstance(response, Result):
             if response.code == Status.MOVED and _number(response) == tail.next_position:
@@ -92,7 +91,7 @@ class CopiedPartition:
             raise self._differs(at, "has another message there")
 
     async def _begin_empty(self, ask: Ask, tail: QueueTail) -> None:
-        response = await ask(lambda opaque: Offset(self.topic, self._group, self.number, 0, opaque))
+        response = await ask(lambda opaque: Offset(self.topic, self.group, self.number, 0, opaque))
         if not isinstance(response, Result) or response.code not in (
             Status.SUCCESS,
             Status.NOT_FOUND,  # nothing was ever put there
@@ -107,17 +106,17 @@ class CopiedPartition:
         tail = self.tail
         position, size = tail.next_position, self._next_bytes
         response = await ask(
-            lambda opaque: Get(self.topic, self._group, self.number, position, size, opaque)
+            lambda opaque: Get(self.topic, self.group, self.number, position, size, opaque)
         )
         if isinstance(response, Result):
-            self._next_bytes = self._fetch_bytes
+            self._next_bytes = self.fetch_bytes
             return self._nothing_new(response, position)
         data = response.body
         whole = metaq_whole(data)
         if not whole:
             self._ask_for_more(data, position)
             return True
-        self._next_bytes = self._fetch_bytes
+        self._next_bytes = self.fetch_bytes
         await self._append(tail, data[:whole])
         return True
 
@@ -149,14 +148,14 @@ class CopiedPartition:
     async def _append(self, tail: QueueTail, data: bytes) -> None:
         entries = self._entries(tail, data)
         answered: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
-        self._messages.put_copies(entries, None, _tell, answered)
+        self.messages.put_copies(entries, None, _tell, answered)
         status = await answered
         if status not in APPENDED:
             raise CopyError(f"the copy takes nothing at the moment: {status.value}")
         self.copied += len(entries)
 
     def _entries(self, tail: QueueTail, data: bytes) -> list[Entry]:
-        born_ms, at = self._clock.epoch_ms(), 0
+        born_ms, at = self.clock.epoch_ms(), 0
         entries = []
         while at < len(data):
             length, checksum, message_id, flag = METAQ_HEADER.unpack_from(data, at)
@@ -164,7 +163,7 @@ class CopiedPartition:
             body = data[at : at + length]
             at += length
             entries.append(
-                copied_entry(tail, body, flag, checksum, born_ms, self._born_host, message_id)
+                copied_entry(tail, body, flag, checksum, born_ms, self.born_host, message_id)
             )
         return entries
 

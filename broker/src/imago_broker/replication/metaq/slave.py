@@ -197,8 +197,8 @@ class MetaqSlave:
                 continue
             for number in range(count):
                 made = CopiedPartition(
-                    name,
-                    number,
+                    topic=name,
+                    number=number,
                     group=self._group,
                     messages=self._messages,
                     clock=self._clock,

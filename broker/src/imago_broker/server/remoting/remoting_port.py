@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.core.budget import InputBudget, OutputBudget
@@ -35,52 +36,42 @@ class FlushedChannel(Protocol):
         """Write what was added, then close."""
 
 
+@dataclass(kw_only=True, eq=False)
 class RemotingPort:
     """One port: its table and what its connections share."""
 
-    def __init__(
-        self,
-        table: Table,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        send_path: SendPath | None = None,
-        pull_path: PullPath | None = None,
-        on_close: Callable[[Channel], None] | None = None,
-        on_drain: Callable[[], None] | None = None,
-        send_wait_ms: Callable[[], int | None] = lambda: None,
-        limits: RemotingLimits | None = None,
-        budget: OutputBudget | None = None,
-        input_budget: InputBudget | None = None,
-    ) -> None:
-        """Without a send path, sends go through the table like any other request; so do pulls.
+    table: Table
+    loop: asyncio.AbstractEventLoop
+    send_path: SendPath | None = None
+    """Without one, sends go through the table like any other request."""
+    pull_path: PullPath | None = None
+    on_close: Callable[[Channel], None] | None = None
+    """Receives each connection that is gone."""
+    on_drain: Callable[[], None] | None = None
+    """Answers, when the port is about to close, what waits for something else than the log."""
+    send_wait_ms: Callable[[], int | None] = lambda: None
+    """How long a send may wait on its connection; None: for as long as it has to."""
+    limits: RemotingLimits = field(default_factory=RemotingLimits)
+    budget: OutputBudget = field(default_factory=lambda: OutputBudget(OUTPUT_BYTES_TOTAL_MAX))
+    """Of what connections have not read yet, those of other ports that share it included."""
+    input_budget: InputBudget = field(default_factory=lambda: InputBudget(INPUT_BYTES_TOTAL_MAX))
+    """Of what has come of commands that are not whole."""
+    unsent: list[FlushedChannel] = field(default_factory=list, init=False)
+    """Channels that have answers to write."""
+    _flush_planned: bool = field(default=False, init=False)
+    _draining: list[tuple[FlushedChannel, float]] = field(default_factory=list, init=False)
 
-        `on_close` receives each connection that is gone; `on_drain` answers, when the port is
-        about to close, what waits for something else than the log (held pulls). `send_wait_ms`:
-        how long a send may wait on its connection; None: for as long as it has to. `budget` counts
-        what all connections have not read yet, those of other ports that share it included, and
-        `input_budget` what has come of commands that are not whole.
-        """
-        self.table, self.grants = table, table.grants
-        self.loop = loop
-        self.send_path = send_path
-        self.take_sends: Take = send_path.take if send_path else _take_nothing
+    def __post_init__(self) -> None:
+        self.grants = self.table.grants
+        sends, pulls = self.send_path, self.pull_path
+        self.take_sends: Take = sends.take if sends else _take_nothing
         """Takes plain sends at the start of a read."""
-        self.take_ends: Take = send_path.take_ends if send_path else _take_nothing
+        self.take_ends: Take = sends.take_ends if sends else _take_nothing
         """Takes ends of transactions at the start of a read, and sends behind them."""
-        self.take_pulls: Take = pull_path.take if pull_path else _take_nothing
+        self.take_pulls: Take = pulls.take if pulls else _take_nothing
         """Answers pulls at the start of a read, those that find messages."""
-        self.on_close = on_close
-        self.on_drain = on_drain
-        self.send_wait_ms = send_wait_ms
-        self.limits = limits or RemotingLimits()
-        self.budget = budget or OutputBudget(OUTPUT_BYTES_TOTAL_MAX)
-        self.input_budget = input_budget or InputBudget(INPUT_BYTES_TOTAL_MAX)
         self.now_ms = time.monotonic_ns() // 1_000_000
         """Monotonic, as of the last sweep: good enough for idle times, and free."""
-        self.unsent: list[FlushedChannel] = []
-        """Channels that have answers to write."""
-        self._flush_planned = False
-        self._draining: list[tuple[FlushedChannel, float]] = []
 
     def flush_soon(self) -> None:
         """Have the answers written at the end of this turn."""

@@ -77,30 +77,29 @@ class TooManyGroupsError(WrongError):
     """One connection names more groups, one group more topics, or all more than is kept."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    """What is kept of clients: the first two of one connection or group, the others of all."""
+
+    groups_per_client_max: int = 1024
+    topics_per_group_max: int = 10_000
+    memberships_max: int = 500_000
+    producer_groups_max: int = 100_000
+    subscription_bytes_max: int = 128 << 20
+
+
 class ClientRegistry:
     """All live clients. Times are epoch milliseconds."""
 
     def __init__(
         self,
         may_publish: Callable[[ConnectedClient, str], bool],
+        limits: ClientLimits | None = None,
         *,
-        groups_per_client_max: int = 1024,
-        topics_per_group_max: int = 10_000,
-        memberships_max: int = 500_000,
-        producer_groups_max: int = 100_000,
-        subscription_bytes_max: int = 128 << 20,
         life_ms: int = CLIENT_LIFE_MS,
     ) -> None:
-        """The first two limits are of one connection or group, the others of all of them.
-
-        `may_publish`: whether a producer may be shown messages of a topic that its group has sent.
-        """
-        self._groups_per_client_max = groups_per_client_max
-        self._topics_per_group_max = topics_per_group_max
-        self._memberships_max = memberships_max
-        self._producer_groups_max = producer_groups_max
-        self._subscription_bytes_max = subscription_bytes_max
-        self._life_ms = life_ms
+        """`may_publish`: whether a producer may be shown messages that its group has sent."""
+        self._limits, self._life_ms = limits or ClientLimits(), life_ms
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Channel, ConnectedClient]] = {}
         self._groups_of: dict[Channel, tuple[set[str], set[str]]] = {}
@@ -147,28 +146,29 @@ class ClientRegistry:
         producers, consumers = self._groups_of.get(channel, (set(), set()))
         told = {one.group_name for one in data.producer_data_set} | producers
         count = len(told) + len({one.group_name for one in data.consumer_data_set} | consumers)
-        if count > self._groups_per_client_max:
+        limits, held = self._limits, self.memberships
+        if count > limits.groups_per_client_max:
             raise TooManyGroupsError(
-                f"{count} groups of one connection, at most {self._groups_per_client_max}"
+                f"{count} groups of one connection, at most {limits.groups_per_client_max}"
             )
-        if self.memberships + count - len(producers) - len(consumers) > self._memberships_max:
+        if held + count - len(producers) - len(consumers) > limits.memberships_max:
             raise TooManyGroupsError(
-                f"{self.memberships} memberships of all clients, at most {self._memberships_max}"
+                f"{held} memberships of all clients, at most {limits.memberships_max}"
             )
-        if len(self._producers) + len(told - self._producers.keys()) > self._producer_groups_max:
+        if len(self._producers) + len(told - self._producers.keys()) > limits.producer_groups_max:
             raise TooManyGroupsError(
-                f"{len(self._producers)} producer groups, at most {self._producer_groups_max}"
+                f"{len(self._producers)} producer groups, at most {limits.producer_groups_max}"
             )
         size = self.subscription_bytes + sum(map(self._grown, data.consumer_data_set))
-        if size > self._subscription_bytes_max:
+        if size > limits.subscription_bytes_max:
             raise TooManyGroupsError(
                 f"{size} bytes of subscriptions of all groups, at most"
-                f" {self._subscription_bytes_max}"
+                f" {limits.subscription_bytes_max}"
             )
         topics = max((len(one.subscription_data_set) for one in data.consumer_data_set), default=0)
-        if topics > self._topics_per_group_max:
+        if topics > limits.topics_per_group_max:
             raise TooManyGroupsError(
-                f"{topics} subscriptions of one group, at most {self._topics_per_group_max}"
+                f"{topics} subscriptions of one group, at most {limits.topics_per_group_max}"
             )
 
     def _grown(self, told: ConsumerData) -> int:
@@ -284,7 +284,7 @@ class ClientRegistry:
         if known is None or known.user == client.user or self._is_over(known, client.seen_ms):
             self._producing[client.client_id] = client
             self._produces_as[client.channel] = client.client_id
-            if len(self._producing) > self._producer_groups_max:
+            if len(self._producing) > self._limits.producer_groups_max:
                 self._forget_gone()
 
     def _is_over(self, known: ConnectedClient, now_ms: int) -> bool:

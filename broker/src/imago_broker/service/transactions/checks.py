@@ -10,6 +10,7 @@ is not asked more.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -50,45 +51,41 @@ SLICE_PAUSE_MS = 5
 FOREVER_MS = 1 << 62
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class TransactionChecks:
     """The rounds of one broker. They begin when it is known what is open."""
 
-    def __init__(
-        self,
-        transactions: TransactionService,
-        messages: MessageService,
-        clients: ClientRegistry,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        settings: LiveSettings[RocketmqSection],
-        broker_name: str,
-    ) -> None:
-        self._transactions, self._messages, self._clients = transactions, messages, clients
-        self._loop, self._clock, self._settings = loop, clock, settings
-        self._broker_name = broker_name
-        self._timer: asyncio.TimerHandle | None = None
-        self._left: Iterator[int] = iter(())
-        self._turns = 0
-        transactions.on_ready.append(self._wait)
-        transactions.on_stop.append(self._stop)
+    transactions: TransactionService
+    messages: MessageService
+    clients: ClientRegistry
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    settings: LiveSettings[RocketmqSection]
+    broker_name: str
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _left: Iterator[int] = field(default=iter(()), init=False)
+    _turns: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.transactions.on_ready.append(self._wait)
+        self.transactions.on_stop.append(self._stop)
 
     def recognise(self, offset: int, half: StoredCopy) -> None:
         """Note whose a half message of the log is, and from when on it is asked about."""
         immunity, limited = immunity_ms(
-            half.properties, self._settings.current.transaction_timeout_ms
+            half.properties, self.settings.current.transaction_timeout_ms
         )
-        immunity = self._transactions.bounded_immunity_ms(immunity)
-        age_ms = max(0, self._clock.epoch_ms() - half.store_ms)
-        until_ms = self._clock.monotonic_ms() + max(0, immunity - age_ms)
+        immunity = self.transactions.bounded_immunity_ms(immunity)
+        age_ms = max(0, self.clock.epoch_ms() - half.store_ms)
+        until_ms = self.clock.monotonic_ms() + max(0, immunity - age_ms)
         unique = unique_of(half.properties).encode()
         known = Half(offset, half.physical_offset, group_of(half), unique, until_ms, limited)
-        self._transactions.halves.recognise(known)
+        self.transactions.halves.recognise(known)
 
     def _wait(self) -> None:
         self._stop()
-        interval_ms = self._settings.current.transaction_check_interval_ms
-        self._timer = self._loop.call_later(interval_ms / 1000, self._begin_round)
+        interval_ms = self.settings.current.transaction_check_interval_ms
+        self._timer = self.loop.call_later(interval_ms / 1000, self._begin_round)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -96,14 +93,14 @@ class TransactionChecks:
             self._timer = None
 
     def _begin_round(self) -> None:
-        self._left = iter(tuple(self._transactions.halves))
+        self._left = iter(tuple(self.transactions.halves))
         self._slice()
 
     def _slice(self) -> None:
         """Check some half messages, then let others have their turn."""
-        halves, now_ms = self._transactions.halves, self._clock.monotonic_ms()
+        halves, now_ms = self.transactions.halves, self.clock.monotonic_ms()
         size, seen = 0, False
-        first = self._messages.store.queue_range(names.HALF_TOPIC, 0)[0]
+        first = self.messages.store.queue_range(names.HALF_TOPIC, 0)[0]
         for offset in islice(self._left, SLICE):
             seen = True
             # One whose record is gone stays open no longer, whatever immunity it had asked for.
@@ -115,15 +112,15 @@ class TransactionChecks:
             if size >= SLICE_BYTES:
                 break
         if seen:
-            self._timer = self._loop.call_later(SLICE_PAUSE_MS / 1000, self._slice)
+            self._timer = self.loop.call_later(SLICE_PAUSE_MS / 1000, self._slice)
         else:
-            self._transactions.note()
+            self.transactions.note()
             self._wait()
 
     def _look(self, offset: int, now_ms: int) -> int:
         """Ask about one half message, or give it up; return how many bytes that took."""
-        transactions = self._transactions
-        copy = read_half(self._messages.store, offset)
+        transactions = self.transactions
+        copy = read_half(self.messages.store, offset)
         if copy is NoHalf.LOST:
             transactions.lose(offset)
             return 0
@@ -133,7 +130,7 @@ class TransactionChecks:
         half = transactions.halves.get(offset)
         if half is None or not transactions.halves.due(offset, now_ms):
             return copy.size
-        if half.checks >= self._settings.current.transaction_checks_max or self._expires(copy):
+        if half.checks >= self.settings.current.transaction_checks_max or self._expires(copy):
             transactions.end(offset, Outcome.GIVEN_UP, lambda _: None)
             return copy.size
         half.checks += 1
@@ -150,12 +147,12 @@ class TransactionChecks:
 
     def _expires(self, half: StoredCopy) -> bool:
         """Whether it is the only reason, before the next round, that its file is kept."""
-        age_max_ms = self._transactions.age_max_ms
-        return age_max_ms is not None and self._clock.epoch_ms() - half.store_ms >= age_max_ms
+        age_max_ms = self.transactions.age_max_ms
+        return age_max_ms is not None and self.clock.epoch_ms() - half.store_ms >= age_max_ms
 
     def _channel(self, group: str, topic: str) -> Channel | None:
         """Return the connection of a live producer, another one each time."""
-        clients = self._clients
+        clients = self.clients
         channels = [
             channel
             for channel, client in clients.producers(group).items()
@@ -175,7 +172,7 @@ class TransactionChecks:
             msg_id=unique,
             transaction_id=unique,
             offset_msg_id=half.offset_message_id,
-            bname=self._broker_name,
+            bname=self.broker_name,
         ).to_ext()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions.transactions import Outcome
@@ -51,26 +52,22 @@ class _UnreadableNowError(Exception):
     """A half message cannot be read now: what is wrong there is being looked at."""
 
 
+@dataclass(kw_only=True, eq=False)
 class OutcomeWriter:
     """Puts marks and their messages. Calls `written_down` after each append of outcomes."""
 
-    def __init__(
-        self,
-        messages: MessageService,
-        topics: TopicService,
-        delay: DelayService,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        counts: TransactionCounts,
-        written_down: Callable[[], None],
-    ) -> None:
-        self._messages, self._topics, self._delay = messages, topics, delay
-        self._loop, self._clock, self._counts = loop, clock, counts
-        self._written_down = written_down
-        self._answer: Callable[[list[Half], PutStatus | str], None] = _answer_nobody
-        self._levels: dict[QueueTail, Acknowledgement] = {}
-        """Of the queues that one turn's outcomes put messages to."""
+    messages: MessageService
+    topics: TopicService
+    delay: DelayService
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    counts: TransactionCounts
+    written_down: Callable[[], None]
+    _answer: Callable[[list[Half], PutStatus | str], None] = field(
+        default_factory=lambda: _answer_nobody, init=False
+    )
+    _levels: dict[QueueTail, Acknowledgement] = field(default_factory=dict, init=False)
+    """Of the queues that one turn's outcomes put messages to."""
 
     def answer_by(self, answer: Callable[[list[Half], PutStatus | str], None]) -> None:
         """Have this tell those who report how half messages end what becomes of that."""
@@ -84,7 +81,7 @@ class OutcomeWriter:
     def lose(self, term: Term, offset: int) -> None:
         """Forget a half message whose record nobody can read any more."""
         logger.error("half_message_lost offset=%d", offset)
-        self._counts.lost += 1
+        self.counts.lost += 1
         half = term.halves.end(offset, None)
         if half is not None:
             term.recent.drop(half)
@@ -102,9 +99,9 @@ class OutcomeWriter:
         def again() -> None:
             self.finish(term, missing, then)
 
-        halves = {offset: read_half(self._messages.store, offset) for offset, _ in missing}
+        halves = {offset: read_half(self.messages.store, offset) for offset, _ in missing}
         if NoHalf.LATER in halves.values():
-            self._loop.call_later(RETRY_MS / 1000, again)
+            self.loop.call_later(RETRY_MS / 1000, again)
             return
         entries, ended = self._missing_entries(missing, halves)
         if not entries:
@@ -119,9 +116,9 @@ class OutcomeWriter:
                 then()
             else:
                 logger.warning("transactions_not_finished status=%s", status.value)
-                self._loop.call_later(RETRY_MS / 1000, again)
+                self.loop.call_later(RETRY_MS / 1000, again)
 
-        self._messages.put(entries, None, done, None)
+        self.messages.put(entries, None, done, None)
 
     def _missing_entries(
         self, missing: Sequence[tuple[int, Outcome]], halves: Mapping[int, StoredCopy | NoHalf]
@@ -133,7 +130,7 @@ class OutcomeWriter:
             half = halves[offset]
             if isinstance(half, NoHalf):
                 logger.error("half_message_lost offset=%d outcome=%s", offset, outcome.name)
-                self._counts.lost += 1
+                self.counts.lost += 1
                 continue
             one = Half(offset)
             try:
@@ -150,7 +147,7 @@ class OutcomeWriter:
         """Have what stands in the queue written down when the turn ends."""
         if not term.scheduled and not term.over:
             term.scheduled = True
-            self._loop.call_soon(lambda: self._write_down(term))
+            self.loop.call_soon(lambda: self._write_down(term))
 
     def _write_down(self, term: Term) -> None:
         """Put what was reported: a mark a level, as much in a turn as the limits allow."""
@@ -199,7 +196,7 @@ class OutcomeWriter:
         entries: list[Entry],
     ) -> tuple[int, int]:
         """Make entries of those from `at` on that are committed, as `restore_halves` does."""
-        count, tails = len(entries), self._topics.handles.open_tails
+        count, tails = len(entries), self.topics.handles.open_tails
         try:
             return restore_halves(
                 halves, at, size, MARKED_BYTES_MAX, _COMMITTED, tails, self._levels, level, entries
@@ -227,7 +224,7 @@ class OutcomeWriter:
     def _entry(self, term: Term, half: Half) -> tuple[Acknowledgement, Entry | None]:
         """Return the level that an outcome waits for, and the message that it puts."""
         outcome: Outcome = half.ending
-        handles = self._topics.handles
+        handles = self.topics.handles
         if not outcome.has_message:
             return handles.level_of(names.TRANSACTION_MARK_TOPIC.encode()), None
         if half.entry is not None and outcome is _COMMITTED:
@@ -246,7 +243,7 @@ class OutcomeWriter:
         """Return a half message from memory, or from the log."""
         if half.entry is not None:
             return copy_of(half, half.entry)
-        store = self._messages.store
+        store = self.messages.store
         copy = read_half(store, half.offset)
         if not isinstance(copy, NoHalf):
             return copy
@@ -263,13 +260,13 @@ class OutcomeWriter:
         def visible() -> None:
             self.write(term, half)
 
-        self._messages.when_visible(hidden.log_offset + 1, visible)
+        self.messages.when_visible(hidden.log_offset + 1, visible)
 
     def _message(self, half: StoredCopy, outcome: Outcome) -> Entry:
         if outcome is Outcome.COMMITTED:
-            return committed_entry(self._messages.store, self._delay, self._topics, half)
+            return committed_entry(self.messages.store, self.delay, self.topics, half)
         return make_entry(
-            self._messages.store.tail(names.GIVEN_UP_TOPIC, 0),
+            self.messages.store.tail(names.GIVEN_UP_TOPIC, 0),
             half.body,
             half.properties,
             flag=half.flag,
@@ -281,8 +278,8 @@ class OutcomeWriter:
         )
 
     def _mark(self, ended: list[Half]) -> Entry:
-        store = self._messages.store
-        return mark_entry(store, ended, self._clock.epoch_ms(), store.config.store_host)
+        store = self.messages.store
+        return mark_entry(store, ended, self.clock.epoch_ms(), store.config.store_host)
 
     def _put_unit(
         self, term: Term, level: Acknowledgement, halves: list[Half], entries: list[Entry]
@@ -301,20 +298,20 @@ class OutcomeWriter:
                 for half in halves:
                     self._failed(half, status)
 
-        self._messages.put(entries, level, done, None)
+        self.messages.put(entries, level, done, None)
 
     def _written(self, term: Term, halves: list[Half], status: PutStatus) -> None:
         closed = term.halves.end_all(halves)
         term.recent.have_left(closed.kept, closed.size)
         for outcome, count in closed.outcomes:
-            self._counts.ended(outcome, count)
+            self.counts.ended(outcome, count)
         term.ended_end = max(term.ended_end, closed.end)
         self._answer(halves, status)
         for half in closed.waiting:
             self._tell(half, status)
         term.since_note += len(halves)
         if not term.over:
-            self._written_down()
+            self.written_down()
 
     def _try_again(self, term: Term, halves: Sequence[Half]) -> None:
         """Leadership may be on its way to another member, or damage be looked at: try a while."""
@@ -331,7 +328,7 @@ class OutcomeWriter:
             self.schedule(term)
 
         if kept:
-            self._loop.call_later(RETRY_MS / 1000, again)
+            self.loop.call_later(RETRY_MS / 1000, again)
 
     def give_up(self, term: Term) -> None:
         """Tell all who wait that this member leads no more: nothing is written down from now on."""

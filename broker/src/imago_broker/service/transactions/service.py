@@ -70,9 +70,9 @@ class TransactionService:
         """What is known in this leadership."""
         self.counts = TransactionCounts()
         self._writer = OutcomeWriter(
-            messages,
-            topics,
-            delay,
+            messages=messages,
+            topics=topics,
+            delay=delay,
             loop=loop,
             clock=clock,
             counts=self.counts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from imago_client.core.consuming import pulling
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_client.blocking.rocketmq.driver import Ahead, BlockingDriver
+    from imago_client.core.consuming.subscriptions import Subscription
     from imago_client.core.effects import Request
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
@@ -44,6 +45,7 @@ class ScanLimits:
     """Pauses between them grow: together they outlast a change of master."""
 
 
+@dataclass(slots=True, eq=False)
 class QueueScan:
     """One pass over a queue's offsets from `start` up to `end`.
 
@@ -52,31 +54,31 @@ class QueueScan:
     asked for (any more, or yet), and the caller decides what that means.
     """
 
-    def __init__(
-        self,
-        state: ClientState,
-        driver: BlockingDriver,
-        group: str,
-        queue: MessageQueue,
-        start: int,
-        end: int,
-        limits: ScanLimits,
-    ) -> None:
-        self._state, self._driver, self._group = state, driver, group
-        self._queue, self._offset, self._end, self._limits = queue, start, end, limits
-        self._subscription = subscribe(queue.topic, ALL, state.clock_ms())
-        self._read_from = MASTER_ID
-        self._ahead: tuple[Request, Ahead] | None = None
+    state: ClientState
+    driver: BlockingDriver
+    group: str
+    queue: MessageQueue
+    start: int
+    end: int
+    limits: ScanLimits
+    _offset: int = field(init=False)
+    _subscription: Subscription = field(init=False)
+    _read_from: int = field(default=MASTER_ID, init=False)
+    _ahead: tuple[Request, Ahead] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._offset = self.start
+        self._subscription = subscribe(self.queue.topic, ALL, self.state.clock_ms())
 
     def __iter__(self) -> Iterator[Pulled]:
         try:
-            while self._offset < self._end:
+            while self._offset < self.end:
                 piece = self._piece()
                 self._offset, self._read_from = piece.next_offset, piece.read_from
                 if piece.status in (PullStatus.OFFSET_ILLEGAL, PullStatus.NO_NEW_MESSAGE):
                     yield piece
                     return
-                if self._offset < self._end:
+                if self._offset < self.end:
                     self._send_ahead()
                 if piece.status is PullStatus.FOUND:
                     yield piece
@@ -94,7 +96,7 @@ class QueueScan:
             except (TryAgainError, BrokerError) as error:
                 tries += 1
                 self._read_from = MASTER_ID
-                if tries > self._limits.retries or not _may_pass(error):
+                if tries > self.limits.retries or not _may_pass(error):
                     raise
                 time.sleep(min(_PAUSE_S_MAX, _PAUSE_S * 2.0**tries))
 
@@ -106,16 +108,16 @@ class QueueScan:
 
     def _ask(self) -> None:
         asked = pulling.PullArguments(
-            group=self._group,
-            queue=self._queue,
+            group=self.group,
+            queue=self.queue,
             offset=self._offset,
             subscription=self._subscription,
-            messages_max=min(MESSAGES_MAX, self._end - self._offset),
-            bulk_bytes=self._limits.piece_bytes,
+            messages_max=min(MESSAGES_MAX, self.end - self._offset),
+            bulk_bytes=self.limits.piece_bytes,
             read_from=self._read_from,
         )
-        request = self._driver.run(pulling.pull_request(self._state, asked))
-        self._ahead = request, self._driver.send_ahead(request)
+        request = self.driver.run(pulling.pull_request(self.state, asked))
+        self._ahead = request, self.driver.send_ahead(request)
 
     def _receive(self) -> Pulled:
         assert self._ahead is not None, "the request was sent before"
@@ -124,9 +126,9 @@ class QueueScan:
         try:
             answer = ahead.receive()
         except TryAgainError:
-            self._state.drop_route(self._queue.topic)
+            self.state.drop_route(self.queue.topic)
             raise
-        return pulling.read_pulled(self._state, self._queue, request.address, answer)
+        return pulling.read_pulled(self.state, self.queue, request.address, answer)
 
 
 def _may_pass(error: TryAgainError | BrokerError) -> bool:

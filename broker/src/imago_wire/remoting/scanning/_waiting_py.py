@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_wire.record_format.layout import BODY_BYTES_MAX, HOST_V4_SIZE, HOST_V6_SIZE, SYS_PREPARED
@@ -108,29 +109,27 @@ _Made = tuple["QueueTail", bytes, int | None, bytes]
 """The queue, the properties, what the unit holds, the recall handle."""
 
 
+@dataclass(eq=False)
 class _Waiting:
     """One send on its way aside."""
 
-    def __init__(
-        self,
-        item: SendItem,
-        wanted: dict[bytes, bytes],
-        unique: bytes,
-        tail: QueueTail,
-        suffix: bytes,
-        parking: Parking,
-        tag: str,
-    ) -> None:
-        self._item, self._wanted, self._unique, self._tail = item, wanted, unique, tail
-        self._suffix, self._parking, self._tag = suffix, parking, tag
-        self._space = parking.space or parking.look()
+    item: SendItem
+    wanted: dict[bytes, bytes]
+    unique: bytes
+    tail: QueueTail
+    suffix: bytes
+    parking: Parking
+    tag: str
+
+    def __post_init__(self) -> None:
+        self._space = self.parking.space or self.parking.look()
 
     def entry(self, index: int) -> _Made | None:
-        wanted = self._wanted
+        wanted = self.wanted
         delayed = b"DELAY" in wanted
         timed = any(name in wanted for name, _ in _TIMES)
         numbered = any(name in wanted for name in _NUMBERS)
-        if self._item.sys_flag or b"TRAN_MSG" in wanted:
+        if self.item.sys_flag or b"TRAN_MSG" in wanted:
             return None if delayed or timed or numbered else self._half(index)
         if numbered:
             return None if delayed or timed else self._numbered(index)
@@ -139,20 +138,20 @@ class _Waiting:
         return self._timed() if timed else None
 
     def _delayed(self) -> _Made | None:
-        text, space = self._wanted[b"DELAY"], self._space
+        text, space = self.wanted[b"DELAY"], self._space
         level = min(int(text), len(space.delays_ms)) if _DIGITS.match(text) else 0
         if not 0 < level <= len(space.level_tails):
             return None  # also where the topic has fewer queues than there are levels
-        tail = space.level_tails[level - 1] or self._parking.level_tail(level)
+        tail = space.level_tails[level - 1] or self.parking.level_tail(level)
         where = b"DELAY\x01%d\x02" % level + self._belonging()
         dropped = (b"DELAY", *(name for name, _ in _TIMES))
         due_ms = space.now_ms + space.delays_ms[level - 1]
-        return tail, self._kept(dropped) + self._suffix + where, due_ms, b""
+        return tail, self._kept(dropped) + self.suffix + where, due_ms, b""
 
     def _timed(self) -> _Made | None:
         space = self._space
-        name, unit_ms = next(each for each in _TIMES if each[0] in self._wanted)
-        text = self._wanted[name]
+        name, unit_ms = next(each for each in _TIMES if each[0] in self.wanted)
+        text = self.wanted[name]
         if not _DIGITS.match(text):
             return None
         due_ms = int(text) * unit_ms + (space.now_ms if name != b"TIMER_DELIVER_MS" else 0)
@@ -161,19 +160,19 @@ class _Waiting:
         bucket = due_ms // space.bucket_ms % space.bucket_count
         if bucket >= len(space.bucket_tails):
             return None
-        tail = space.bucket_tails[bucket] or self._parking.bucket_tail(bucket)
+        tail = space.bucket_tails[bucket] or self.parking.bucket_tail(bucket)
         where = b"TIMER_OUT_MS\x01%d\x02" % due_ms + self._belonging()
-        return tail, self._kept(()) + self._suffix + where, due_ms, self._recall(due_ms)
+        return tail, self._kept(()) + self.suffix + where, due_ms, self._recall(due_ms)
 
     def _recall(self, due_ms: int) -> bytes:
-        topic, broker_name = self._tail.topic, self._space.broker_name.encode()
-        text = b"v1 %b %b %d %b" % (topic, broker_name, due_ms, self._unique)
+        topic, broker_name = self.tail.topic, self._space.broker_name.encode()
+        text = b"v1 %b %b %d %b" % (topic, broker_name, due_ms, self.unique)
         return base64.urlsafe_b64encode(text)
 
     def _half(self, index: int) -> _Made | None:
-        space, wanted, owner = self._space, self._wanted, self._parking.owner
+        space, wanted, owner = self._space, self.wanted, self.parking.owner
         said = wanted.get(b"TRAN_MSG")
-        if self._item.sys_flag not in {0, SYS_PREPARED} or (said or b"true").lower() != b"true":
+        if self.item.sys_flag not in {0, SYS_PREPARED} or (said or b"true").lower() != b"true":
             return None
         if said is not None and not said:
             return None
@@ -181,44 +180,44 @@ class _Waiting:
             return None
         group, added = wanted.get(b"PGROUP"), b""
         if group is None:
-            command = decode_raw_header(self._item.raw_header, b"")
+            command = decode_raw_header(self.item.raw_header, b"")
             group = read_send_header(command.ext).producer_group.encode()
             added = b"PGROUP\x01%b\x02" % group
         if not _WORD.match(group):
             return None
         space.halves.append((index, group.decode(), owner))
-        named = b"__transactionId__\x01%b\x02" % self._unique
-        properties = self._kept(()) + self._suffix + added + self._belonging() + named
+        named = b"__transactionId__\x01%b\x02" % self.unique
+        properties = self._kept(()) + self.suffix + added + self._belonging() + named
         return space.half_tail, properties, None, b""
 
     def _numbered(self, index: int) -> _Made | None:
-        parts = _parts(self._item.properties)
+        parts = _parts(self.item.properties)
         names = tuple(part.partition(b"\x01")[0] for part in parts[-3:])
-        if names != _NUMBERS or self._item.oneway:
+        if names != _NUMBERS or self.item.oneway:
             return None
-        producer, epoch_text, number_text = (self._wanted[name] for name in _NUMBERS)
+        producer, epoch_text, number_text = (self.wanted[name] for name in _NUMBERS)
         if not _PRODUCER.match(producer) or not (
             _DIGITS.match(epoch_text) and _DIGITS.match(number_text)
         ):
             return None
-        key, epoch, number = producer.decode() + self._tag, int(epoch_text), int(number_text)
-        parking, tail = self._parking, self._tail
+        key, epoch, number = producer.decode() + self.tag, int(epoch_text), int(number_text)
+        parking, tail = self.parking, self.tail
         expected = parking.expected.get((key, tail)) or parking.expect(key, tail)
         if expected != [epoch, number]:
             return None
         expected[1] += 1
         self._space.numbered.append((index, key, epoch, number))
         sent = stored_property(Sequence(key, epoch, number))
-        return tail, self._kept(_NUMBERS) + sent + self._suffix, None, b""
+        return tail, self._kept(_NUMBERS) + sent + self.suffix, None, b""
 
     def _kept(self, dropped: tuple[bytes, ...]) -> bytes:
         return b"".join(
             [
                 part + b"\x02"
-                for part in _parts(self._item.properties)
+                for part in _parts(self.item.properties)
                 if part.partition(b"\x01")[0] not in dropped
             ]
         )
 
     def _belonging(self) -> bytes:
-        return b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (self._tail.topic, self._item.queue_id)
+        return b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (self.tail.topic, self.item.queue_id)

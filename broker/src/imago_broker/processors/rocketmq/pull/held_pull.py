@@ -7,6 +7,7 @@ to the table's pull, which takes its place where it waits.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.processors.rocketmq.exchange import Exchange
@@ -45,77 +46,61 @@ class Answerer(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class HeldPull:
     """One of them, until it is answered or its connection is gone. It counts in its lane."""
 
-    __slots__ = (
-        "_answerer",
-        "_asked",
-        "_channel",
-        "_held",
-        "_hold",
-        "_lane",
-        "_processor",
-        "_tags",
-    )
-
-    def __init__(
-        self,
-        channel: PullingChannel,
-        asked: AskedPull,
-        tags: Tags,
-        answerer: Answerer,
-        processor: PullProcessor,
-        lane: Lane,
-        hold: PullHold,
-    ) -> None:
-        self._channel, self._asked, self._tags = channel, asked, tags
-        self._answerer, self._processor = answerer, processor
-        self._lane, self._hold = lane, hold
-        self._held: Held | None = None
+    channel: PullingChannel
+    asked: AskedPull
+    tags: Tags
+    answerer: Answerer
+    processor: PullProcessor
+    lane: Lane
+    hold: PullHold
+    _held: Held | None = field(default=None, init=False)
 
     def wait(self, hold_ms: int) -> bool:
         """Wait for messages; False when there is no room for it."""
-        asked = self._asked
-        self._held = self._hold.hold(
+        asked = self.asked
+        self._held = self.hold.hold(
             asked.topic.encode(), asked.queue_id, hold_ms=hold_ms, wake=self._wake
         )
         if self._held is None:
             return False
-        self._lane.running += 1
-        self._channel.watch(self._gone)
+        self.lane.running += 1
+        self.channel.watch(self._gone)
         return True
 
     def _wake(self, late: bool) -> bool:
         if late or not self._answered():
             return self._look_closer(late)
-        self._channel.unwatch(self._gone)
-        self._lane.running -= 1
+        self.channel.unwatch(self._gone)
+        self.lane.running -= 1
         return True
 
     def _answered(self) -> bool:
         try:
-            return self._answerer.answer_held(self._channel, self._asked, self._tags)
+            return self.answerer.answer_held(self.channel, self.asked, self.tags)
         except Exception:
             # The table's pull reads it again, and says what is wrong to the log and to the client.
-            logger.debug("held_pull_left topic=%s", self._asked.topic, exc_info=True)
+            logger.debug("held_pull_left topic=%s", self.asked.topic, exc_info=True)
             return False
 
     def _look_closer(self, late: bool) -> bool:
-        asked, held = self._asked, self._held
+        asked, held = self.asked, self._held
         assert held is not None, "only what is held is woken"
         command = RemotingCommand(
             code=RequestCode.PULL_MESSAGE,
             opaque=asked.opaque,
             serialize=SerializeType(asked.serialize),
         )
-        exchange = Exchange(self._channel, command)
-        exchange.lane = self._lane
-        self._channel.unwatch(self._gone)
-        held.token = self._processor.take_over(exchange, asked, self._tags, held)
+        exchange = Exchange(self.channel, command)
+        exchange.lane = self.lane
+        self.channel.unwatch(self._gone)
+        held.token = self.processor.take_over(exchange, asked, self.tags, held)
         return held.token(late)
 
     def _gone(self) -> None:
         if self._held is not None:
-            self._hold.forget(self._held)
-        self._lane.running -= 1
+            self.hold.forget(self._held)
+        self.lane.running -= 1

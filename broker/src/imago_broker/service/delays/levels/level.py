@@ -77,56 +77,48 @@ class _Batch:
     """Where each entry was parked, as the firing record names it."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Level:
     """One level: its cursor, and at most one timer or one put under way."""
 
-    def __init__(
-        self,
-        service: LevelHost,
-        number: int,
-        offset: int,
-        done: set[int],
-        progress: DelayProgress,
-        *,
-        messages: MessageService,
-        topics: TopicService,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-    ) -> None:
-        self.number = number
-        self.offset = offset
-        self.busy = False
-        """Whether messages are being appended."""
-        self.begun_at = 0
-        """Then the firing record that names them, or an earlier one."""
-        self._done = done
-        """Delivered already, behind what damage has left in doubt."""
-        self._service, self._progress = service, progress
-        self._messages = messages
-        self._topics = topics
-        self._loop = loop
-        self._clock = clock
-        self._delay_ms = service.delay_ms(number)
-        self._bytes_max = min(BATCH_BYTES_MAX, run_bytes_max(messages.store))
-        self._units = LevelUnits(messages.store, number - 1)
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopped = False
-        self._held_until = 0
-        """Below this offset what was parked by a clock that nobody knows is due at `_held_ms`."""
-        self._held_ms = 0
+    service: LevelHost
+    number: int
+    offset: int
+    done: set[int]
+    """Delivered already, behind what damage has left in doubt."""
+    progress: DelayProgress
+    messages: MessageService
+    topics: TopicService
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    busy: bool = field(default=False, init=False)
+    """Whether messages are being appended."""
+    begun_at: int = field(default=0, init=False)
+    """Then the firing record that names them, or an earlier one."""
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _held_until: int = field(default=0, init=False)
+    """Below this offset what was parked by a clock that nobody knows is due at `_held_ms`."""
+    _held_ms: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        store = self.messages.store
+        self._delay_ms = self.service.delay_ms(self.number)
+        self._bytes_max = min(BATCH_BYTES_MAX, run_bytes_max(store))
+        self._units = LevelUnits(store, self.number - 1)
 
     @property
     def _store(self) -> MessageStore:
-        return self._messages.store
+        return self.messages.store
 
     @property
     def ahead(self) -> bool:
         """Whether it has delivered some already that it has not come to."""
-        return bool(self._done)
+        return bool(self.done)
 
     def has_delivered(self, offset: int) -> bool:
         """Whether a message waits no more."""
-        return offset < self.offset or offset in self._done
+        return offset < self.offset or offset in self.done
 
     def grew(self) -> None:
         """Something arrived: matters only when nothing was there to wait for."""
@@ -134,7 +126,7 @@ class Level:
 
     def needed_from(self) -> int:
         """Return the log offset of the record from which a start counts; else the log's end."""
-        noted = min(self.offset, self._progress.noted(self.number))
+        noted = min(self.offset, self.progress.noted(self.number))
         noted = max(noted, self._store.queue_range(names.SCHEDULE_TOPIC, self.number - 1)[0])
         units = self._store.units(names.SCHEDULE_TOPIC, self.number - 1, noted, 1)
         return UNIT.unpack(units)[0] if units else self._store.log_end
@@ -179,7 +171,7 @@ class Level:
         if not found.count:
             # Damaged or removed: the store says where to go on.
             self.offset = max(self.offset, found.next_offset)
-            self._service.note_soon()
+            self.service.note_soon()
             self._look_in(RETRY_MS)
             return
         batch, wait_ms = self._due(found.body, found.count, high)
@@ -193,8 +185,8 @@ class Level:
 
         That is what their units say; of one that says what cannot be the record is read.
         """
-        now_ms = self._service.now_ms()
-        if not self._service.usual_clock:
+        now_ms = self.service.now_ms()
+        if not self.service.usual_clock:
             return BATCH_MAX, 0
         count = self._units.due(self.offset, now_ms)
         wait_ms = 0 if count else self._units.wait_ms(self.offset, now_ms)
@@ -205,10 +197,10 @@ class Level:
     def _fire(self, batch: _Batch) -> None:
         """Append what is due behind a record that names it: the next leader knows of it."""
         dropped = self._dropped(batch)
-        record, broken = self._progress.entry(batch.places, dropped, self._clock.epoch_ms())
-        self.busy, self.begun_at = True, self._progress.end
+        record, broken = self.progress.entry(batch.places, dropped, self.clock.epoch_ms())
+        self.busy, self.begun_at = True, self.progress.end
         token = batch.next_offset, broken
-        self._messages.put_runs([record, *batch.entries], self._delivered, token)
+        self.messages.put_runs([record, *batch.entries], self._delivered, token)
 
     def _dropped(self, batch: _Batch) -> bytes:
         """Return the places of what was passed over, as the firing record names them."""
@@ -224,8 +216,8 @@ class Level:
 
         `high` is the end of the level's queue.
         """
-        now_ms, tails = self._service.now_ms(), self._topics.handles.open_tails
-        usual = self._service.usual_clock and not self._done and self._messages.takes_runs
+        now_ms, tails = self.service.now_ms(), self.topics.handles.open_tails
+        usual = self.service.usual_clock and not self.done and self.messages.takes_runs
         batch, at = _Batch(self.offset), 0
         while at < len(body):
             run = restore_run(body, at, count, now_ms, tails, self.number - 1) if usual else None
@@ -235,7 +227,7 @@ class Level:
                 batch.next_offset, at = int.from_bytes(run.places[-8:], "big") + 1, run.end
                 continue
             parked = read_copy(body, at)
-            if parked.queue_offset not in self._done:
+            if parked.queue_offset not in self.done:
                 wait_ms = self._wait_ms(parked, now_ms, high)
                 if wait_ms > 0:
                     return batch, wait_ms
@@ -244,7 +236,7 @@ class Level:
         return batch, 0
 
     def _wait_ms(self, parked: StoredCopy, now_ms: int, high: int) -> int:
-        wait_ms = self._service.parked_ms(parked, self._delay_ms) + self._delay_ms - now_ms
+        wait_ms = self.service.parked_ms(parked, self._delay_ms) + self._delay_ms - now_ms
         if wait_ms > self._delay_ms:
             return self._held_wait_ms(parked.queue_offset, high)
         return wait_ms
@@ -253,16 +245,16 @@ class Level:
         """Have a message delivered, if there is a place for it."""
         queue_id, offset = self.number - 1, parked.queue_offset
         mark = b"%b\x01%b\x02" % (TIMER_MARK, mark_of(queue_id, offset))
-        entry = restored_entry(self._store, self._topics, parked, mark)
+        entry = restored_entry(self._store, self.topics, parked, mark)
         if entry is not None:
             batch.entries.append(entry)
             batch.places += WAITING_PLACE.pack(queue_id, offset)
         else:
-            self._service.dropped += 1
+            self.service.dropped += 1
 
     def _held_wait_ms(self, offset: int, high: int) -> int:
         """Have everything that is here now wait as long as the level does, counted from now."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         if offset >= self._held_until:
             self._held_until, self._held_ms = high, now_ms + self._delay_ms
         return self._held_ms - now_ms
@@ -277,10 +269,10 @@ class Level:
         next_offset, broken = token
         if status in APPENDED:
             self.offset = next_offset
-            if self._done:
-                self._done = {offset for offset in self._done if offset >= next_offset}
-            self._progress.stated(broken)
-            self._service.note_soon()
+            if self.done:
+                self.done = {offset for offset in self.done if offset >= next_offset}
+            self.progress.stated(broken)
+            self.service.note_soon()
             self._look_in(self._next_wait_ms())
         else:
             log.warning("delayed_delivery_failed level=%d status=%s", self.number, status.value)
@@ -288,14 +280,14 @@ class Level:
 
     def _next_wait_ms(self) -> int:
         """Return how long what comes next has to wait, where its unit has been read."""
-        if not self._service.usual_clock:
+        if not self.service.usual_clock:
             return 0
-        wait_ms = self._units.wait_ms(self.offset, self._service.now_ms())
+        wait_ms = self._units.wait_ms(self.offset, self.service.now_ms())
         return min(wait_ms, LOOK_MS_MAX) if wait_ms <= self._delay_ms else 0
 
     def _pass_lost(self, low: int) -> None:
         """Go on behind messages that the log lost, and say which."""
-        self._service.lost += low - self.offset
+        self.service.lost += low - self.offset
         log.error(
             "delayed_messages_lost level=%d first=%d last=%d count=%d reason=%s",
             self.number,
@@ -305,12 +297,12 @@ class Level:
             "a full disk took their log files: give it room, or shorten store.retention_ms",
         )
         self.offset = low
-        self._service.note_soon()
+        self.service.note_soon()
 
     def _look_in(self, wait_ms: int) -> None:
         if self._stopped or self.busy or self._timer is not None:
             return
-        self._timer = self._loop.call_later(wait_ms / 1000, self.look)
+        self._timer = self.loop.call_later(wait_ms / 1000, self.look)
 
 
 # The units of a delay level's queue, read ahead: what is due, and how long the rest waits.

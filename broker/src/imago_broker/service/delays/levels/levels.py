@@ -136,11 +136,11 @@ class DelayService:
             return
         self._levels = [
             Level(
-                self,
-                number,
-                offset,
-                done,
-                progress,
+                service=self,
+                number=number,
+                offset=offset,
+                done=done,
+                progress=progress,
                 messages=self._messages,
                 topics=self._topics,
                 loop=self._loop,
