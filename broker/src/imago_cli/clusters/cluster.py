@@ -9,7 +9,7 @@ from imago_cli.clusters.admin_http import DEFAULT_ADMIN, NO_REGISTRY, Admin, ask
 from imago_cli.clusters.features import features, remark
 from imago_cli.clusters.report import report
 from imago_cli.clusters.top import top
-from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
+from imago_cli.connect import AsJson
 from imago_cli.exits import CommandError, Exit
 from imago_cli.line.declared import CommandGroup
 from imago_cli.output import counted, print_json, print_line, print_table, role_name

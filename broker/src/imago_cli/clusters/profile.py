@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
+from imago_cli.connect import AsJson
 from imago_cli.exits import CommandUsageError
 from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import print_json, print_table, say

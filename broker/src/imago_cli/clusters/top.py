@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.missing import Partial, end_with_told
-from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
+from imago_cli.connect import AsJson
 from imago_cli.line.declared import Option
 from imago_cli.output import print_json, print_table, role_name, writing
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin
 from imago_cli.clusters.missing import Partial, end_with_told
-from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
+from imago_cli.connect import AsJson
 from imago_cli.declared.present import present_state
 from imago_cli.declared.wanted import MISSING
 from imago_cli.output import print_json, print_line, say

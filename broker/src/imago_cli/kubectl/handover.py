@@ -8,14 +8,7 @@ from uuid import uuid4
 from imago_cli.clusters.moves import find_shard
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.brokers import ClusterBrokers
-from imago_cli.kubectl.options import (
-    Cluster,
-    Context,
-    Format,
-    Kubeconfig,
-    Namespace,
-    Output,
-)
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
 from imago_cli.line.declared import Argument, Option
 from imago_cli.output import print_json, say
@@ -28,9 +21,8 @@ def handover(
         str | None,
         Option("--to", metavar="POD", help="Pod that leads next; unless given, the best."),
     ] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Hand leadership of a shard to another member, or to the best.
@@ -38,7 +30,6 @@ def handover(
     Clients of both protocols see no error: the former master relays the requests of those that
     have not found the next one yet.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     kube.get(CLUSTERS, cluster)
     brokers = ClusterBrokers(kube, cluster)
     found = find_shard(brokers.cluster(), shard)

@@ -6,14 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from imago_cli.exits import CommandError
-from imago_cli.kubectl.options import (
-    Cluster,
-    Context,
-    Format,
-    Kubeconfig,
-    Namespace,
-    Output,
-)
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.tool import CLUSTERS, REBALANCES, Kubectl
 from imago_cli.line.declared import Argument, Option
 from imago_cli.output import print_json, say
@@ -23,16 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def pause(
-    cluster: Cluster,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Format.TABLE,
-) -> None:
+def pause(cluster: Cluster, *, kube: Kubectl, output: Output = Format.TABLE) -> None:
     """Stop the operator from changing a cluster. Brokers and clients continue."""
     order(
-        Kubectl(namespace, context, kubeconfig),
+        kube,
         CLUSTERS,
         cluster,
         {names.PAUSE: "true"},
@@ -41,16 +28,10 @@ def pause(
     )
 
 
-def resume(
-    cluster: Cluster,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Format.TABLE,
-) -> None:
+def resume(cluster: Cluster, *, kube: Kubectl, output: Output = Format.TABLE) -> None:
     """Let the operator change a cluster again."""
     order(
-        Kubectl(namespace, context, kubeconfig),
+        kube,
         CLUSTERS,
         cluster,
         {names.PAUSE: None},
@@ -62,9 +43,8 @@ def resume(
 def restart(
     cluster: Cluster,
     pod: Annotated[str | None, Option("--pod", help="Only this pod; unless given, all.")] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Restart brokers in the operator's order: one by one, each master after a handover.
@@ -72,7 +52,6 @@ def restart(
     The operator asks each broker whether it may stop. Windows and manual approval do not delay a
     restart that is ordered here.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     stamp = {names.RESTART: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     if pod is None:
         text = f"{cluster}: all brokers are restarted one by one; `kubectl imago explain {cluster}`"
@@ -94,16 +73,14 @@ def approve(
         str | None,
         Argument(metavar="[ID]", help="Id to approve; optional if one action waits."),
     ] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Approve a waiting action: a held restart or a proposed rebalance.
 
     ID is that of `status.pendingApprovals`, or the name of an ImagoRebalance.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     waiting = pending(kube, kube.get(CLUSTERS, cluster))
     chosen = _chosen(cluster, desired, waiting)
     text = f"{cluster}: approved {chosen['id']}: {chosen['summary']}"

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.brokers import ClusterBrokers
-from imago_cli.kubectl.options import (
-    Cluster,
-    Context,
-    Format,
-    Kubeconfig,
-    Namespace,
-    Output,
-)
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.tool import CLUSTERS, GROUPS, TOPICS, Kubectl, KubectlError
 from imago_cli.line.declared import Argument
 from imago_cli.output import print_json, print_table, say
@@ -26,13 +19,11 @@ if TYPE_CHECKING:
 def topics(
     cluster: Cluster,
     topic: Annotated[str | None, Argument(help="One topic, with its queues.")] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """List topics with their shards, queues and messages; sealed queues accept no more."""
-    kube = Kubectl(namespace, context, kubeconfig)
     brokers = _brokers(kube, cluster)
     if topic is None:
         rows = _topics(brokers, _declared(kube, TOPICS, "topicName", cluster))
@@ -50,16 +41,14 @@ def topics(
 def groups(
     cluster: Cluster,
     group: Annotated[str | None, Argument(help="One group, queue by queue.")] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """List consumer groups with their members and lag, or one group queue by queue.
 
     MetaQ's consumers keep their offsets in ZooKeeper; the list shows them separately.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     brokers = _brokers(kube, cluster)
     if group is None:
         rows = _groups(brokers, _declared(kube, GROUPS, "groupName", cluster))

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from imago_cli.exits import Exit
 from imago_cli.kubectl.explain import Story
 from imago_cli.kubectl.lateness import not_looked_at
-from imago_cli.kubectl.options import (
-    Cluster,
-    Context,
-    Format,
-    Kubeconfig,
-    Namespace,
-    Output,
-)
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.orders import pending
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
 from imago_cli.line.declared import Argument, Option
@@ -40,9 +33,8 @@ def status(
     everywhere: Annotated[
         bool, Option("--all-namespaces", "-A", help="Clusters of all namespaces.")
     ] = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Show clusters, or one with its shards and members.
@@ -51,7 +43,6 @@ def status(
     or has not looked for a minute and a half. 6: none can, for a cluster hibernates, as its spec
     says; of several clusters 1 goes first.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     if cluster is None:
         found = kube.all_of(CLUSTERS, everywhere=everywhere)
         _print_all(found, output)
@@ -65,15 +56,8 @@ def status(
         sys.exit(Exit.HIBERNATED)
 
 
-def explain(
-    cluster: Cluster,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Format.TABLE,
-) -> None:
+def explain(cluster: Cluster, *, kube: Kubectl, output: Output = Format.TABLE) -> None:
     """Explain what the operator does, what it waits for, what comes next, and what to do."""
-    kube = Kubectl(namespace, context, kubeconfig)
     found = kube.get(CLUSTERS, cluster)
     story = Story.of(found, pending(kube, found))
     if output is Format.JSON:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_cli.exits import CommandError
+from imago_cli.kubectl.options import Context, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,11 +61,11 @@ class KubectlError(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """kubectl with the options that the caller gave."""
+    """kubectl with the options that the caller gave: a command that takes it has them."""
 
-    namespace: str | None = None
-    context: str | None = None
-    kubeconfig: str | None = None
+    namespace: Namespace = None
+    context: Context = None
+    kubeconfig: Kubeconfig = None
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """Return one object; KubectlError when it is not there."""

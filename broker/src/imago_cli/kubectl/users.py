@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from imago_cli.connect import Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.kubectl.brokers import ClusterBrokers
-from imago_cli.kubectl.options import (
-    Cluster,
-    Context,
-    Format,
-    Kubeconfig,
-    Namespace,
-    Output,
-)
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.tool import CLUSTERS, USERS, Kubectl, KubectlError
 from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import print_json, print_line, print_table, say
@@ -50,15 +43,8 @@ def attach(root: CommandGroup) -> None:
     root.add("user", user)
 
 
-def list_users(
-    cluster: Cluster,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Format.TABLE,
-) -> None:
+def list_users(cluster: Cluster, *, kube: Kubectl, output: Output = Format.TABLE) -> None:
     """List the users that brokers have, with the objects that declare them."""
-    kube = Kubectl(namespace, context, kubeconfig)
     kube.get(CLUSTERS, cluster)
     declared = {_name_of(one): one for one in kube.all_of(USERS) if _is_of(one, cluster)}
     rows = [
@@ -101,13 +87,11 @@ def show(
         str | None,
         Option("--cluster", help="Only a user of this ImagoCluster, by either name."),
     ] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Show an ImagoUser: its state, its Secret, its rules."""
-    kube = Kubectl(namespace, context, kubeconfig)
     found = kube.get(USERS, name) if cluster is None else _of_cluster(kube, cluster, name)
     if output is Format.JSON:
         print_json({key: found.get(key, {}) for key in ("metadata", "spec", "status")})
@@ -162,9 +146,8 @@ def create(
         str | None, Option(help="How long a certificate or token is valid: 2160h.")
     ] = None,
     dry_run: Annotated[bool, Option(help="Only print the object.")] = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
 ) -> None:
     """Make an ImagoUser.
 
@@ -174,7 +157,6 @@ def create(
         raise CommandUsageError("--token: a user has a certificate or a token", cure="give one")
     way = "Tls" if certificate else "Token" if token else "Password"
     authentication = _authentication(way, rotate_every, validity)
-    kube = Kubectl(namespace, context, kubeconfig)
     spec: dict[str, Any] = {
         "clusterRef": {"name": cluster},
         "authorization": {"acls": [_acl(text) for text in allow or ()]},
@@ -234,17 +216,11 @@ def _credential(spec: Mapping[str, Any]) -> str:
     return {"Tls": "certificate", "Token": "token"}.get(str(said), "password")
 
 
-def rotate(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-) -> None:
+def rotate(name: Name, *, kube: Kubectl) -> None:
     """Have the operator replace a user's password, certificate or token.
 
     The one before counts on: a password or token for the overlap, a certificate until its end.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     spec = kube.get(USERS, name)["spec"]
     given = (spec.get("authentication") or {}).get("passwordSecretRef")
     if given:
@@ -258,28 +234,20 @@ def rotate(
     say(f"user {name}: its {what} is replaced; clients read the new one from its Secret")
 
 
-def delete(
-    name: Name,
-    yes: Yes = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-) -> None:
+def delete(name: Name, yes: Yes = False, *, kube: Kubectl) -> None:
     """Delete an ImagoUser and wait until no broker serves the user any more."""
     confirm(f"Delete ImagoUser {name}? Its clients are refused at once.", yes=yes)
-    Kubectl(namespace, context, kubeconfig).call("delete", USERS, name, "--timeout=50s")
+    kube.call("delete", USERS, name, "--timeout=50s")
     say(f"user {name}: deleted")
 
 
 def files(
     name: Name,
     out: Annotated[Path | None, Option(help="Folder to write to; unless given, NAME.")] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
 ) -> None:
     """Write what a client of the user needs, one file an entry, for you alone (0600)."""
-    kube = Kubectl(namespace, context, kubeconfig)
     status = kube.get(USERS, name).get("status") or {}
     if not status.get("secretName"):
         raise CommandError(

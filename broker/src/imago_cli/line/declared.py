@@ -3,9 +3,9 @@
     def create(topic: str, queues: Annotated[int | None, Option(least=1, help="…")] = None) -> None:
 
 A parameter without a default is an argument of the line; every other one is an option called like
-it, `--queues`, a flag also `--no-queues`, unless its `Option` has words of its own. A signature is
-read when its command is called or explained, and no sooner: what a command needs is loaded with
-it, and so are the types that it names.
+it, `--queues`, a flag also `--no-queues`, unless its `Option` has words of its own; one of a
+dataclass stands for what its constructor takes. A signature is read when its command is called or
+explained, and no sooner: what a command needs is loaded with it, and so are the types it names.
 """
 
 from __future__ import annotations
@@ -141,6 +141,14 @@ class Command:
             return found
         return self._function
 
+    def call(self, values: Mapping[str, Any]) -> None:
+        """Call the function with what a line says."""
+        given, function = dict(values), self.function
+        for name, kind in _hints(function).items():
+            if parts := _parts(kind):
+                given[name] = kind(**{part: given.pop(part) for part in parts})
+        function(**given)
+
     @property
     def help(self) -> str:
         """What it does, a paragraph a line."""
@@ -192,14 +200,19 @@ class CommandGroup:
 
 def parameters_of(function: Any) -> list[Parameter]:
     """Return what a function takes, in its order."""
-    code, hints = function.__code__, get_type_hints(function, include_extras=True)
+    code, hints = function.__code__, _hints(function)
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     last = function.__defaults__ or ()
     defaults = dict(zip(names[code.co_argcount - len(last) : code.co_argcount], last, strict=True))
     defaults |= function.__kwdefaults__ or {}
     found = []
     for name in names:
+        if name == "self":
+            continue
         hint = hints[name]
+        if _parts(hint):
+            found += parameters_of(hint.__init__)
+            continue
         kind, *said = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
         if NoneType in get_args(kind):
             kind = next(one for one in get_args(kind) if one is not NoneType)
@@ -208,6 +221,15 @@ def parameters_of(function: Any) -> list[Parameter]:
         default = defaults.get(name)
         found.append(Parameter(name, kind, declared, required=required, default=default))
     return found
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    return get_type_hints(function, include_extras=True)
+
+
+def _parts(kind: Any) -> Sequence[str]:
+    """Return the fields of a dataclass; none: it is something else."""
+    return tuple(getattr(kind, "__dataclass_fields__", ()))
 
 
 def in_paragraphs(text: str) -> str:

@@ -44,7 +44,7 @@ def invoke(top: Command | CommandGroup, program: str, words: Sequence[str] | Non
     except CommandUsageError as error:
         raise _told(error, path, words, before, node.parameters) from error
     try:
-        node.function(**values)
+        node.call(values)
     except CommandUsageError as error:
         error.cure = error.cure or f"{path} --help"
         raise

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.clusters.missing import Partial, end_with_told, merged
-from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
+from imago_cli.connect import AsJson
 from imago_cli.exits import CommandError
 from imago_cli.line.declared import Argument, Option
 from imago_cli.output import print_json, print_table, say

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
-from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
+from imago_cli.connect import AsJson
 from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import print_json, print_line, say
 

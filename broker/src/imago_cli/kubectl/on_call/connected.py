@@ -8,7 +8,7 @@ from imago_cli.clusters.client import print_clients
 from imago_cli.clusters.missing import end_with_told
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.brokers import ClusterBrokers, NotThereError
-from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
 from imago_cli.line.declared import Option
 from imago_cli.output import print_json, say
@@ -21,9 +21,8 @@ def clients(
     topic: Annotated[
         str | None, Option(help="Those alone that read it, or send to it through an SDK.")
     ] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Show who is connected to which broker, as whom, and whether with TLS.
@@ -31,7 +30,6 @@ def clients(
     A row a connection; `shard` is the broker, as shard and replica. Connections to the name
     service alone are not shown. Exit code 1: a shard or a member did not answer.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     kube.get(CLUSTERS, cluster)
     given = {"user": user, "group": group, "topic": topic}
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.kubectl.brokers import ClusterBrokers, name_of
-from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.orders import order
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
 from imago_cli.line.declared import Argument, Option
@@ -22,9 +22,8 @@ def fence(
     anyway: Annotated[
         bool, Option("--anyway", help="Also where clients are refused for it.")
     ] = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Have members keep their logs and serve nobody, until `kubectl imago unfence`.
@@ -33,7 +32,6 @@ def fence(
     All members of a shard, and with --anyway any, are fenced at once, and clients are refused. No
     message is lost. Meanwhile nothing is restarted, moved or removed.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     before = _ordered(kube.get(CLUSTERS, cluster))
     if bool(pods) is everything:
         raise CommandUsageError("name pods, or --all", cure=f"kubectl imago status {cluster}")
@@ -48,15 +46,9 @@ def fence(
 
 
 def unfence(
-    cluster: Cluster,
-    pods: Pods = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Format.TABLE,
+    cluster: Cluster, pods: Pods = None, *, kube: Kubectl, output: Output = Format.TABLE
 ) -> None:
     """Have members serve again: those that are named, or all."""
-    kube = Kubectl(namespace, context, kubeconfig)
     before = _ordered(kube.get(CLUSTERS, cluster))
     if pods and "*" in before:
         # Whoever is not named stays fenced.

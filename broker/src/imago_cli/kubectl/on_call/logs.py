@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from imago_cli.exits import CommandError, Exit
 from imago_cli.kubectl.brokers import AT_ONCE, CONTAINER, name_of, shard_of
-from imago_cli.kubectl.options import Cluster, Context, Kubeconfig, Namespace  # noqa: TC001  types of what it takes
+from imago_cli.kubectl.options import Cluster
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
 from imago_cli.line.declared import Option
 from imago_cli.output import print_line, say
@@ -41,16 +41,14 @@ def logs(
         bool, Option("--previous", "-p", help="Of the container that ran before.")
     ] = False,
     follow: Annotated[bool, Option("--follow", "-f", help="Go on as lines come.")] = False,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
 ) -> None:
     """Print what a cluster's brokers log, each line with time and pod, in the order of time.
 
     Followed, lines stand in the order in which they come. Exit code 1: a pod's log is not to be
     had; what the others have is printed.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     kube.get(CLUSTERS, cluster)
     component = names.ZOOKEEPER if zookeeper else names.BROKER
     labels = f"{names.CLUSTER_LABEL}={cluster},{names.COMPONENT_LABEL}={component}"

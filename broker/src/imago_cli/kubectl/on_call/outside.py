@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.kubectl.lateness import not_looked_at
-from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.tool import CLUSTERS, PIPELINES, Kubectl
 from imago_cli.output import print_json, print_table, say
 
@@ -16,15 +16,9 @@ ADDRESSES = ("listener", "of", "rocketmq", "metaq", "grpc", "leads to")
 RUNNING = ("pipeline", "ready", "reason", "state", "epoch", "rows", "lag", "reported at")
 
 
-def addresses(
-    cluster: Cluster,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Format.TABLE,
-) -> None:
+def addresses(cluster: Cluster, *, kube: Kubectl, output: Output = Format.TABLE) -> None:
     """Show what clients write in their configuration, inside and outside, and where it leads."""
-    found = Kubectl(namespace, context, kubeconfig).get(CLUSTERS, cluster)
+    found = kube.get(CLUSTERS, cluster)
     if late := not_looked_at(found):
         say(late)
     rows = list(_addresses(found.get("status", {})))
@@ -55,15 +49,8 @@ def _row(
     return dict(zip(ADDRESSES, (*cells, said.get("leadsTo", "")), strict=True))
 
 
-def pipelines(
-    cluster: Cluster,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Format.TABLE,
-) -> None:
+def pipelines(cluster: Cluster, *, kube: Kubectl, output: Output = Format.TABLE) -> None:
     """Show the pipelines of a cluster: whether they run, how far they are, what stops them."""
-    kube = Kubectl(namespace, context, kubeconfig)
     kube.get(CLUSTERS, cluster)
     mine = [p for p in kube.all_of(PIPELINES) if p["spec"]["clusterRef"]["name"] == cluster]
     rows = [_pipeline(one) for one in mine]

@@ -12,7 +12,7 @@ from imago_cli.clusters.redacting import scrubbed
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.brokers import AT_ONCE, CONTAINER, ClusterBrokers, name_of
 from imago_cli.kubectl.explain import Story
-from imago_cli.kubectl.options import Cluster, Context, Kubeconfig, Namespace  # noqa: TC001  types of what it takes
+from imago_cli.kubectl.options import Cluster
 from imago_cli.kubectl.tool import (
     CLUSTERS,
     GROUPS,
@@ -60,16 +60,14 @@ def report(
         Path | None,
         Option("--file", "-f", help="File to write; CLUSTER-report-TIME.tar.gz unless given."),
     ] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
 ) -> None:
     """Write resources, objects, events, logs and brokers' answers into one file to hand on.
 
     No Secret is read, and what looks like one elsewhere is left out; read the file before you pass
     it on all the same. What could not be read is listed in missing.txt.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     found = kube.get(CLUSTERS, cluster)
     now = datetime.now(UTC)
     path = file or Path(f"{cluster}-report-{now:%Y%m%dT%H%M%SZ}.tar.gz")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from imago_cli.exits import CommandError, Exit
 from imago_cli.kubectl.brokers import ClusterBrokers
 from imago_cli.kubectl.on_call.serving import ACCEPTED, REFUSED, asked
-from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_table, say
 from imago_operator.model import names
@@ -21,19 +21,12 @@ CLAIMS = "persistentvolumeclaims"
 GIB = 1 << 30
 
 
-def disks(
-    cluster: Cluster,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
-    output: Output = Format.TABLE,
-) -> None:
+def disks(cluster: Cluster, *, kube: Kubectl, output: Output = Format.TABLE) -> None:
     """Show how full the disk of each broker is, the fullest first, and how its claim is.
 
     Claims that no pod has are listed as well: those of members that have left, or that sleep. Exit
     code 1: a disk takes no messages any more, or a broker does not answer.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     kube.get(CLUSTERS, cluster)
     claims = _claims(kube, cluster)
     brokers = ClusterBrokers(kube, cluster)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from imago_cli.clusters.missing import all_pages
 from imago_cli.exits import CommandError, Exit
 from imago_cli.kubectl.brokers import AT_ONCE, ClusterBrokers, NotThereError, name_of, shard_of
-from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
+from imago_cli.kubectl.options import Cluster, Format, Output
 from imago_cli.kubectl.status import holds
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
 from imago_cli.line.declared import Option
@@ -33,9 +33,8 @@ def puts(
     cluster: Cluster,
     topic: Annotated[str | None, Option(help="This topic as well.")] = None,
     user: Annotated[str | None, Option(help="The limits of this user as well.")] = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Show for each shard whether messages are accepted now, and why not: its master says so.
@@ -43,7 +42,7 @@ def puts(
     So are users and topics whose limits hold their requests up at this moment. Exit code 1: some
     shard refuses messages, or those to the topic, or no broker of it answers; 6: it hibernates.
     """
-    brokers = brokers_of(Kubectl(namespace, context, kubeconfig), cluster)
+    brokers = brokers_of(kube, cluster)
     rows, leading = [], {}
     for shard, pods in _by_shard(asked(brokers)).items():
         row, pod = _serving(shard, pods)

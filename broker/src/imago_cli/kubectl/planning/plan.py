@@ -8,13 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from imago_cli.exits import Exit
-from imago_cli.kubectl.options import (
-    Context,
-    Format,
-    Kubeconfig,
-    Namespace,
-    Output,
-)
+from imago_cli.kubectl.options import Format, Output
 from imago_cli.kubectl.planning.edit import Edit, edit_of
 from imago_cli.kubectl.planning.installed import installed
 from imago_cli.kubectl.planning.look import look
@@ -41,9 +35,8 @@ def plan(
     file: Annotated[
         str, Option("--filename", "-f", help="Edited manifests, as for kubectl apply.")
     ],
-    namespace: Namespace = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    *,
+    kube: Kubectl,
     output: Output = Format.TABLE,
 ) -> None:
     """Show the effects of an edit without applying it.
@@ -52,7 +45,6 @@ def plan(
     own functions then find what the edit changes, and what the operator does next, given the
     current brokers and objects. Exit code 1: the server refuses the edit.
     """
-    kube = Kubectl(namespace, context, kubeconfig)
     found = [_looked_at(kube, one) for one in kube.dry_run(file)]
     if output is Format.JSON:
         print_json(found)
