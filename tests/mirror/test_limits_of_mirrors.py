@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ from imago_mirror.settings import read_settings
 from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
 from imago_mirror.web import MirrorWeb
 from imago_testing.processes.ports import free_port_block
+from imago_wire.remoting.bodies.config import TopicConfig
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -78,6 +80,25 @@ def test_a_topic_that_is_there_ends_no_other_trouble_of_it() -> None:
     assert [(one.reason, one.message) for one in looking._troubles.all()] == [
         ("TargetRefused", "it may not")
     ]
+
+
+def test_a_topic_that_is_sealed_where_its_shard_is_drained_is_not_opened_again() -> None:
+    altered: list[dict[str, Any]] = []
+
+    async def topic_settings(topic: str) -> dict[str, TopicConfig]:
+        sealed = TopicConfig(topic_name=topic, write_queue_nums=0, perm=4)
+        return {"shard-0": TopicConfig(topic_name=topic, write_queue_nums=4), "shard-1": sealed}
+
+    async def alter_topic(topic: str, **more: Any) -> None:
+        altered.append({"topic": topic} | more)
+
+    looking: Any = TopicFollowing.__new__(TopicFollowing)
+    admin = SimpleNamespace(topic_settings=topic_settings, alter_topic=alter_topic)
+    looking._target = SimpleNamespace(admin=admin)
+    asyncio.run(looking._ensure("orders", 4, {}))
+    assert altered == []
+    asyncio.run(looking._ensure("orders", 5, {}))
+    assert altered == [{"topic": "orders", "queues": 5, "attributes": {}}]
 
 
 def test_a_note_that_inflates_too_far_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ ASKED_AT_ONCE_MAX: Final = 16
 """Topics that are looked at side by side."""
 _NOT_FOLLOWED: Final = ("materialised", "sealed", "metaq.begin.")
 """Attributes that brokers keep for themselves."""
+_PERM_WRITE: Final = 2
 _TYPES_THAT_STAY: Final = ("LITE", "PRIORITY")
 """Brokers choose the queue of their messages themselves."""
 
@@ -147,7 +148,9 @@ class TopicFollowing:
         if not there:
             await admin.create_topic(topic, queues=queues, attributes=attributes)
             return
-        has = min(config.write_queue_nums for config in there.values())
+        # A shard that is drained takes none, however often it is asked.
+        open_ = [each.write_queue_nums for each in there.values() if each.perm & _PERM_WRITE]
+        has = min(open_, default=queues)
         lacks = {
             name: value
             for name, value in attributes.items()
