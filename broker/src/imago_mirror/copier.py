@@ -172,7 +172,9 @@ class QueueCopier:
     async def _bounds(self, consumer: PullConsumer, queue: MessageQueue) -> ShardBounds:
         bounds = await consumer.shard_bounds(queue.topic, queue.shard, queue.queue_id + 1)
         if bounds is None or len(bounds.queues) <= queue.queue_id:
-            raise ClientError(f"{queue}: its broker does not say where it ends; is it Imago's?")
+            raise ClientError(
+                f"{queue}: its broker does not say where it ends; is it Imago's, 0.2 or later?"
+            )
         return bounds
 
     async def _copy_at(self, at: int, first: int, end: int) -> Tail | None:

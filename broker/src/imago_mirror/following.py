@@ -119,7 +119,7 @@ class TopicFollowing:
             if bounds is None or bounds.cluster_id is None:
                 raise ClientError(
                     f"topic {topic}: its brokers do not tell which topic it is; a static topic, or"
-                    " brokers that are not Imago's"
+                    " brokers that are not Imago's, or of 0.1"
                 )
             self.source_cluster = bounds.cluster_id
             for queue_id in ids:

@@ -44,7 +44,9 @@ class NoteKeeper:
         queue = (await self._reader.queues(self.topic))[0]
         end = await self._reader.end(queue)
         if end.cluster_id is None:
-            raise ClientError("the target's brokers do not tell their cluster; are they Imago's?")
+            raise ClientError(
+                "the target's brokers do not tell their cluster; are they Imago's, 0.2 or later?"
+            )
         return end.cluster_id, queue
 
     async def read(self, *, pending: bool = True) -> MirrorNote | None:
