@@ -25,7 +25,8 @@ _BLOCKING: Final = {
     "imago_client.blocking.client": ("Client",),
     "imago_client.blocking.rocketmq.producer": ("Producer",),
     "imago_client.blocking.rocketmq.group": ("GroupConsumer",),
-    "imago_client.blocking.rocketmq.consumers": ("PullConsumer", "PopConsumer"),
+    "imago_client.blocking.rocketmq.pull_consumer": ("PullConsumer",),
+    "imago_client.blocking.rocketmq.pop_consumer": ("PopConsumer",),
     "imago_client.blocking.rocketmq.transactions": ("TransactionProducer", "OpenTransaction"),
     "imago_client.blocking.rocketmq.requests": ("Requester",),
 }

@@ -6,6 +6,7 @@ import os
 import re
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from imago_cli.exits import CommandError, CommandUsageError
@@ -90,6 +91,13 @@ MetaqServers = Annotated[
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for programs.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+class Protocol(StrEnum):
+    """Which of the two protocols to speak."""
+
+    rocketmq = "rocketmq"
+    metaq = "metaq"
 
 
 @contextmanager

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig, StartFrom
-    from imago_client.core.administration.administration import MissingShard, QueueBounds, ShardInfo
+    from imago_client.core.administration.administration import QueueBounds
     from imago_client.core.administration.group_administration import (
         GroupDescription,
         GroupProgress,
         Member,
     )
     from imago_client.core.administration.group_resets import ResetTo
+    from imago_client.core.administration.shards import MissingShard, ShardInfo
     from imago_client.core.consuming.popping import PoppedMessage
     from imago_client.core.consuming.subscriptions import Sql
     from imago_client.core.sending.outgoing import batches
@@ -66,7 +67,8 @@ _HOMES = {
     "rocketmq.admin": ("Admin",),
     "rocketmq.client": ("Client",),
     "config": ("ClientConfig", "ConsumerConfig", "ProducerConfig", "StartFrom"),
-    "core.administration.administration": ("MissingShard", "QueueBounds", "ShardInfo"),
+    "core.administration.administration": ("QueueBounds",),
+    "core.administration.shards": ("MissingShard", "ShardInfo"),
     "core.administration.group_administration": (
         "GroupDescription",
         "GroupProgress",

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from imago_client.errors import UsageError
-from imago_wire.remoting.signing import signed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,9 +42,12 @@ class UserCredentials:
 
     def __init__(self, user: str, password: str = "", file: str | None = None) -> None:
         """`file` holds the password, and may change."""
+        from imago_wire.remoting.signing import signed  # most clients are nobody's
+
         self.user = user
         self._secret = password
         self._file = file
+        self._sign = signed
         self._changed_ns = -1
         self._look_at = 0.0
         if file is not None:
@@ -63,7 +65,7 @@ class UserCredentials:
 
     def signed(self, ext: Mapping[str, str], body: bytes) -> dict[str, str]:
         """Return a request's fields with its user and signature."""
-        return signed(ext, body, access_key=self.user, secret=self.secret())
+        return self._sign(ext, body, access_key=self.user, secret=self.secret())
 
     def secret(self) -> str:
         """Return the password as it is now."""

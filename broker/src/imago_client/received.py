@@ -13,7 +13,7 @@ from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.layout import SYS_COMPRESSED
 from imago_wire.records.received_twins import CutRecord, cut_records
-from imago_wire.records.record import StoredMessage, decode_record
+from imago_wire.records.stored import StoredMessage, decode_record
 
 INFLATED_BYTES_MAX: Final = 64 << 20
 """For all compressed bodies of one answer together: brokers take bodies of 4 MiB."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from imago_client.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class TrustSettings(Protocol):
@@ -32,6 +34,8 @@ def client_context(config: TrustSettings) -> ssl.SSLContext | None:
     """Return how connections are secured; None: they are not. UsageError: a file is no good."""
     if config.tls_ca_file is None:
         return None
+    import ssl  # connections without TLS do without
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the server's own certificate will do
@@ -63,6 +67,8 @@ class Trust:
 
 
 def _cause(error: OSError) -> str:
+    import ssl
+
     if isinstance(error, ssl.SSLError):
         return f"{error.reason or error}"
     return error.strerror or str(error)

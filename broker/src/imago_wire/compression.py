@@ -1,11 +1,11 @@
-"""Compressed message bodies: RocketMQ's zlib, LZ4 frames and Zstandard, within a limit."""
+"""Compressed message bodies: RocketMQ's zlib, LZ4 frames and Zstandard, within a limit.
+
+The last two are loaded by the first body that has them.
+"""
 
 from __future__ import annotations
 
 import zlib
-
-import lz4.frame
-import zstandard
 
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.record_format.layout import (
@@ -27,8 +27,12 @@ def compress(body: bytes, kind: int = SYS_COMPRESSION_ZLIB) -> bytes:
         case 0 | 0x300:
             return zlib.compress(body, ZLIB_LEVEL)
         case 0x100:
+            import lz4.frame
+
             return bytes(lz4.frame.compress(body))
         case 0x200:
+            import zstandard
+
             return zstandard.ZstdCompressor().compress(body)
         case _:
             raise ProtocolError(f"compression type {kind >> 8}")
@@ -51,7 +55,7 @@ def inflate(body: bytes, sys_flag: int, size_max: int) -> bytes:
             inflated, whole = _inflate_zstd(body, size_max)
         else:
             raise ProtocolError(f"compression type {kind >> 8}")
-    except (zlib.error, RuntimeError, zstandard.ZstdError, EOFError) as error:
+    except (zlib.error, RuntimeError, EOFError) as error:
         raise ProtocolError(f"compressed body is damaged: {error}") from error
     if len(inflated) > size_max:
         raise LimitExceededError("inflated body", size=len(inflated), size_max=size_max)
@@ -66,17 +70,29 @@ def _inflate_zlib(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _inflate_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
+    import lz4.frame
+
     inflater = lz4.frame.LZ4FrameDecompressor()
     return bytes(inflater.decompress(body, max_length=size_max + 1)), bool(inflater.eof)
 
 
 def _inflate_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
+    import zstandard
+
+    try:
+        return _zstd_within(body, size_max), True
+    except zstandard.ZstdError as error:
+        raise ProtocolError(f"compressed body is damaged: {error}") from error
+
+
+def _zstd_within(body: bytes, size_max: int) -> bytes:
+    import zstandard
+
     declared = zstandard.frame_content_size(body)  # -1: unknown, as streams write it
     if declared > size_max:
         raise LimitExceededError("inflated body", size=declared, size_max=size_max)
     try:
-        inflater = zstandard.ZstdDecompressor()
-        return inflater.decompress(body, max(size_max, 1)), True
+        return zstandard.ZstdDecompressor().decompress(body, max(size_max, 1))
     except zstandard.ZstdError:
         # One error for "too big" and for "damaged": read once more, within the limit, to tell.
         reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX).stream_reader(body)

@@ -30,7 +30,7 @@ from imago_wire.system_topics import is_system
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from imago_client.blocking.rocketmq.consumers import PullConsumer
+    from imago_client.blocking.rocketmq.pull_consumer import PullConsumer
     from imago_client.message_queue import MessageQueue
     from imago_client.received import Pulled
     from imago_spark.choosing.times import Times

@@ -12,7 +12,7 @@ from imago_client.core.administration import (
     group_resets,
     topic_changes,
 )
-from imago_client.core.administration.administration import ShardInfo
+from imago_client.core.administration.shards import ShardInfo
 from imago_client.core.administration.topic_changes import TopicSettings, alter_topic, create_topic
 from imago_client.core.consuming import pulling
 from imago_client.core.routing import TopicRoute

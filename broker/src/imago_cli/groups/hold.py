@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from imago_client import MessageQueue
-    from imago_client.blocking.rocketmq.consumers import PullConsumer
+    from imago_client.blocking.rocketmq.pull_consumer import PullConsumer
 
 T = TypeVar("T")
 RENEW_S: Final = 20.0

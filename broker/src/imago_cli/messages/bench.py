@@ -12,12 +12,12 @@ from imago_cli.connect import (
     AsJson,
     Bootstrap,
     MetaqServers,
+    Protocol,
     client_errors,
     connected,
     metaq_servers,
 )
 from imago_cli.line.declared import CommandGroup, Option
-from imago_cli.messages.produce import Protocol
 from imago_cli.messages.side_by_side import side_by_side
 from imago_cli.output import print_json, print_table, say
 

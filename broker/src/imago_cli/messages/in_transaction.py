@@ -7,7 +7,6 @@ all. Over several shards there is no such moment.
 
 from __future__ import annotations
 
-import uuid
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +29,8 @@ class _Transaction:
     """Messages on their way to the queues of one shard."""
 
     def __init__(self, producer: Producer, topic: str, queues: list[MessageQueue]) -> None:
+        import uuid
+
         from imago_client.core.sending.staging import MicroBatch
 
         name, self._first = (chosen := uuid.uuid4()).hex, chosen.int

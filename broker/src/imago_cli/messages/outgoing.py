@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from imago_cli.exits import CommandUsageError
-from imago_cli.messages.stdin_lines import lines
 from imago_wire.record_format.properties import is_reserved
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ async def _each(
         yield _record(os.fsencode(word), "the message", separator, json_records=json_records)
     if words or files:
         return
+    from imago_cli.messages.stdin_lines import lines
+
     number = 0
     async for line in lines():
         number += 1

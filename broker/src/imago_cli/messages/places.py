@@ -13,7 +13,8 @@ from imago_cli.times import time_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_client import MessageQueue, PullConsumer
+    from imago_client import MessageQueue
+    from imago_client.blocking.rocketmq.pull_consumer import PullConsumer
 
 _LAST: Final = re.compile(r"-(\d{1,12})", re.ASCII)
 _OFFSET: Final = re.compile(r"offset:(\d{1,18})", re.ASCII)
@@ -64,20 +65,21 @@ def place_of(option: str, text: str, now_ms: int) -> ReadPlace:
     raise CommandUsageError(f"{option} {text!r} is no place in a topic", cure=PLACE_HELP)
 
 
-async def offset_of(consumer: PullConsumer, queue: MessageQueue, place: ReadPlace) -> int:
+def offset_of(consumer: PullConsumer, queue: MessageQueue, place: ReadPlace) -> int:
     """Return the offset of a place in a queue, within what it holds."""
-    first, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+    if place.kind is PlaceKind.EARLIEST:
+        return consumer.min_offset(queue)
+    end = consumer.max_offset(queue)
+    if place.kind is PlaceKind.LATEST:
+        return end
+    first = consumer.min_offset(queue)
     match place.kind:
-        case PlaceKind.EARLIEST:
-            return first
-        case PlaceKind.LATEST:
-            return end
         case PlaceKind.LAST:
             return max(first, end - place.number)
         case PlaceKind.OFFSET:
             return min(max(first, place.number), end)
         case PlaceKind.TIME:
-            return min(max(first, await consumer.offset_at(queue, place.number)), end)
+            return min(max(first, consumer.offset_at(queue, place.number)), end)
 
 
 def chosen(queues: Iterable[MessageQueue], named: Iterable[str]) -> list[MessageQueue]:

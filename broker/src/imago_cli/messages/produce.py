@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path  # noqa: TC003  a type of what the command takes
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
     Bootstrap,
     MetaqServers,
+    Protocol,
     client_config,
     client_errors,
     connected,
@@ -25,17 +24,15 @@ from imago_cli.connect import (
 )
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.line.declared import Argument, CommandGroup, Option
-from imago_cli.messages.in_transaction import all_or_none
 from imago_cli.messages.outgoing import ToSend, headers_of, to_send
 from imago_cli.messages.pace import Pace
-from imago_cli.messages.side_by_side import side_by_side
 from imago_cli.output import print_json, say
 from imago_cli.times import TIME_HELP, time_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from imago_client import BrokerError, ProducerConfig
+    from imago_client import BrokerError, Message, ProducerConfig
 
 
 SEND_TIMEOUT_S = 15.0
@@ -43,13 +40,9 @@ SEND_TIMEOUT_S = 15.0
 ZooKeeper session of a dead master lives, and for the start of a broker on a busy machine."""
 DELAY_S_MAX = 7 * 86_400
 """No broker lets a message wait longer."""
-
-
-class Protocol(StrEnum):
-    """Which of the two protocols to speak."""
-
-    rocketmq = "rocketmq"
-    metaq = "metaq"
+FEW: Final = 16
+"""So many messages, given in the line, go one after the other: an event loop costs more than they
+wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +155,15 @@ def produce(
     with client_errors():
         try:
             if protocol is Protocol.metaq:
+                import asyncio
+
                 servers = metaq_servers(bootstrap, metaq)
                 if create:
                     _create_for_metaq(bootstrap, topic, named=metaq is not None)
                 asyncio.run(_metaq(servers, sending, bodies, pace, at_once))
             else:
-                asyncio.run(_rocketmq(bootstrap, sending, bodies, pace, at_once))
+                few = 0 < given <= FEW and rate is None and not transaction
+                _rocketmq(bootstrap, sending, bodies, pace, 0 if few else at_once)
         finally:
             pace.end()
             if as_json or pace.count or sys.exc_info()[0] is None:
@@ -211,6 +207,8 @@ def _deliver_at(text: str | None) -> int | None:
 
 async def at_rate(sent: AsyncIterator[ToSend], rate: float) -> AsyncIterator[ToSend]:
     """Yield so many a second at most, evenly; who was held up catches up on nothing."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     due = loop.time()
     async for one in sent:
@@ -219,40 +217,71 @@ async def at_rate(sent: AsyncIterator[ToSend], rate: float) -> AsyncIterator[ToS
         due = max(due + 1 / rate, loop.time())
 
 
-async def _rocketmq(
-    bootstrap: str, sending: ProduceRun, bodies: AsyncIterator[ToSend], pace: Pace, in_flight: int
+def _rocketmq(
+    bootstrap: str,
+    sending: ProduceRun,
+    bodies: AsyncIterator[ToSend],
+    pace: Pace,
+    in_flight: int,
 ) -> None:
-    from imago_client import BrokerError, Client, Message
+    from imago_client import BrokerError
+    from imago_client.blocking.faces import completed_each
     from imago_client.messages import check_tag
 
     if sending.tags:
         check_tag(sending.tags)  # before a topic is made for it
-    keys = (sending.key,) if sending.key else ()
-    async with Client(client_config(bootstrap)) as client:
+    with connected(bootstrap) as client:
         if sending.create:
-            await client.admin.create_topic(sending.topic)
-        elif sending.topic not in (known := await client.admin.topics()):
+            client.admin.create_topic(sending.topic)
+        elif sending.topic not in (known := client.admin.topics()):
             raise no_topic(sending.topic, known, otherwise="--create makes it")
+        if in_flight == 0:
+            producer = client.producer(_producer_config(sending), idempotent=sending.idempotent)
+            for one in completed_each(bodies):
+                try:
+                    producer.send(_message(sending, one))
+                except BrokerError as error:
+                    raise _refusal(error, sending) from None
+                pace.add(1, len(one.body))
+            return
+    import asyncio
+
+    asyncio.run(_send_side_by_side(bootstrap, sending, bodies, pace, in_flight))
+
+
+def _message(sending: ProduceRun, one: ToSend) -> Message:
+    from imago_client import Message
+
+    own = ((sending.key,) if sending.key else ()) if one.keys is None else one.keys
+    return Message(
+        sending.topic,
+        one.body,
+        tags=one.tags or sending.tags,
+        keys=own,
+        ordering_key=own[0] if own else None,
+        delay_ms=sending.delay_ms,
+        deliver_at_ms=sending.deliver_at_ms,
+        properties={**sending.properties, **one.properties},
+    )
+
+
+async def _send_side_by_side(
+    bootstrap: str, sending: ProduceRun, bodies: AsyncIterator[ToSend], pace: Pace, in_flight: int
+) -> None:
+    from imago_client import BrokerError, Client
+
+    async with Client(client_config(bootstrap)) as client:
 
         async def send(one: ToSend) -> None:
-            own = keys if one.keys is None else one.keys
-            message = Message(
-                sending.topic,
-                one.body,
-                tags=one.tags or sending.tags,
-                keys=own,
-                ordering_key=own[0] if own else None,
-                delay_ms=sending.delay_ms,
-                deliver_at_ms=sending.deliver_at_ms,
-                properties={**sending.properties, **one.properties},
-            )
             try:
-                await hand_over(message)
+                await hand_over(_message(sending, one))
             except BrokerError as error:
                 raise _refusal(error, sending) from None
 
         config = _producer_config(sending)
         if sending.transaction:
+            from imago_cli.messages.in_transaction import all_or_none
+
             async with all_or_none(client, config, sending.topic) as hand_over:
                 await send_all(bodies, send, pace, in_flight)
         else:
@@ -325,6 +354,9 @@ async def send_all(
     in_flight: int,
 ) -> None:
     """Send with a bounded number at once; the first error stops it, and is raised."""
+    import asyncio
+
+    from imago_cli.messages.side_by_side import side_by_side
 
     taking = asyncio.Lock()
 

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_client.blocking.rocketmq.admin import Admin
-    from imago_client.blocking.rocketmq.consumers import PopConsumer, PullConsumer
     from imago_client.blocking.rocketmq.group import GroupConsumer
     from imago_client.blocking.rocketmq.pipelines import PipelineRun
+    from imago_client.blocking.rocketmq.pop_consumer import PopConsumer
     from imago_client.blocking.rocketmq.producer import Producer
+    from imago_client.blocking.rocketmq.pull_consumer import PullConsumer
     from imago_client.blocking.rocketmq.requests import Requester
     from imago_client.blocking.rocketmq.transactions import TransactionProducer
     from imago_client.core.consuming.following import Wanted
@@ -50,13 +51,13 @@ class Client:
     @cached_property
     def admin(self) -> Admin:
         """Administration of topics, groups and offsets."""
-        from imago_client.blocking.rocketmq.admin import Admin  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.admin import Admin
 
         return Admin(self._state, self._driver)
 
     @cached_property
     def _awaited(self) -> AwaitedReplies:
-        from imago_client.core.sending.requesting import AwaitedReplies  # noqa: PLC0415
+        from imago_client.core.sending.requesting import AwaitedReplies
 
         return AwaitedReplies()
 
@@ -69,7 +70,7 @@ class Client:
         self, config: ProducerConfig | None = None, *, idempotent: bool = False
     ) -> Producer:
         """Return a new producer; `idempotent` turns that setting on."""
-        from imago_client.blocking.rocketmq.producer import Producer  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.producer import Producer
 
         settings = ProducerConfig.of(config)
         if idempotent:
@@ -87,7 +88,7 @@ class Client:
         `checker` decides about transactions of the group that nobody ended, while `poll` runs:
         see `TransactionProducer`.
         """
-        from imago_client.blocking.rocketmq.transactions import TransactionProducer  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.transactions import TransactionProducer
 
         check_name("producer group", group, characters_max=120)
         if group in self._transacting:
@@ -101,27 +102,27 @@ class Client:
 
     def requester(self, config: ProducerConfig | None = None) -> Requester:
         """Return one who sends messages and waits for the replies of their consumers."""
-        from imago_client.blocking.rocketmq.requests import Requester  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.requests import Requester
 
         return Requester(self._state, self._driver, ProducerConfig.of(config), self._awaited)
 
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
-        from imago_client.blocking.rocketmq.consumers import PullConsumer  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.pull_consumer import PullConsumer
 
         check_name("consumer group", group, characters_max=120)
         return PullConsumer(self._state, self._driver, group)
 
     def pop_consumer(self, group: str) -> PopConsumer:
         """Return a consumer that takes messages for a while and acknowledges each by itself."""
-        from imago_client.blocking.rocketmq.consumers import PopConsumer  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.pop_consumer import PopConsumer
 
         check_name("consumer group", group, characters_max=120)
         return PopConsumer(self._state, self._driver, group)
 
     def pipeline_run(self, pipeline: str, epoch: int) -> PipelineRun:
         """Return one run of a pipeline, which its starter has allowed under this epoch."""
-        from imago_client.blocking.rocketmq.pipelines import PipelineRun  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.pipelines import PipelineRun
 
         return PipelineRun(self._state, self._driver, pipeline, epoch)
 
@@ -141,7 +142,7 @@ class Client:
         `on_revoked`: called within `poll` and `close` with the queues that the member has begun, or
         ceased, to read.
         """
-        from imago_client.blocking.rocketmq.group import GroupConsumer  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.group import GroupConsumer
 
         settings = ConsumerConfig.of(config)
         if settings.group in self._consumers:
@@ -193,7 +194,7 @@ class Client:
         if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
             return self._awaited.arrived(command)
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
-            from imago_client.core.sending.transacting import group_of_check  # noqa: PLC0415
+            from imago_client.core.sending.transacting import group_of_check
 
             producer = self._transacting.get(group_of_check(command))
             if producer is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Final
 
 from imago_client.checks import check_text
@@ -147,6 +146,8 @@ def _with_nearest(state: ClientState, error: NoRouteError) -> Operation[NoRouteE
             names = []
         state.keep_listed_topics(names)
     wanted = [name for name in names if not (name.startswith("%") or is_system(name, ()))]
+    import difflib
+
     near = difflib.get_close_matches(error.topic, wanted, n=1)
     return NoRouteError(error.topic, near=near[0]) if near else error
 

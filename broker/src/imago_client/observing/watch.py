@@ -49,7 +49,7 @@ class Watch:
         """Return what is sent in the place of a message. UsageError: that is no message."""
         for one in self.interceptors:
             message = one.before_send(message)
-            from imago_client.messages import Message  # noqa: PLC0415  in whoever sends, it is
+            from imago_client.messages import Message
 
             if not isinstance(message, Message):
                 raise refuse(f"before_send of {type(one).__name__}", message, "a Message")

@@ -10,13 +10,10 @@ from imago_client.core.lookup import all_topics
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_client.core.administration.administration import (
-        MissingShard,
-        QueueBounds,
-        ShardInfo,
-    )
+    from imago_client.core.administration.administration import QueueBounds
     from imago_client.core.administration.group_administration import GroupDescription
     from imago_client.core.administration.group_resets import ResetTo
+    from imago_client.core.administration.shards import MissingShard, ShardInfo
     from imago_client.core.effects import Runner
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
@@ -32,19 +29,19 @@ class Admin:
 
     async def shards(self) -> list[ShardInfo]:
         """Return all shards with a live broker."""
-        return await self._driver.run(parts.administration.shards(self._state))
+        return await self._driver.run(parts.shards.shards(self._state))
 
     async def missing_shards(self, topic: str | None = None) -> list[MissingShard]:
         """Return the shards that nobody leads now, those with queues of `topic` if one is named."""
-        return await self._driver.run(parts.administration.missing_shards(self._state, topic))
+        return await self._driver.run(parts.shards.missing_shards(self._state, topic))
 
     async def placed_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic to read, also those of shards that are away."""
-        return await self._driver.run(parts.administration.placed_queues(self._state, topic))
+        return await self._driver.run(parts.shards.placed_queues(self._state, topic))
 
     async def metaq_servers(self) -> dict[str, dict[int, str]]:
         """Return by shard the MetaQ addresses of its members, the master's as 0."""
-        return await self._driver.run(parts.administration.metaq_servers(self._state))
+        return await self._driver.run(parts.shards.metaq_servers(self._state))
 
     async def topics(self) -> list[str]:
         """Return the names of all topics, the system's own too."""

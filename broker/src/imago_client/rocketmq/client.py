@@ -5,28 +5,15 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from imago_client.checks import check_text
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from imago_client.core.sending.requesting import AwaitedReplies
-from imago_client.core.sending.transacting import group_of_check
 from imago_client.errors import UsageError
-from imago_client.handlers import check_handler
 from imago_client.naming import check_name
 from imago_client.process import new_state
-from imago_client.rocketmq.admin import Admin
 from imago_client.rocketmq.driver import Driver
-from imago_client.rocketmq.forwarder import Forwarder
-from imago_client.rocketmq.pop_consumer import PopConsumer
-from imago_client.rocketmq.producer import Producer
-from imago_client.rocketmq.pull_consumer import PullConsumer
-from imago_client.rocketmq.push.push_consumer import PushConsumer
-from imago_client.rocketmq.push.subscriber import Subscriber
-from imago_client.rocketmq.requests import Requester
-from imago_client.rocketmq.server_requests import answer_request
-from imago_client.rocketmq.tracing import Tracer
-from imago_client.rocketmq.transactions import TransactionProducer
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -34,12 +21,23 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from imago_client.core.consuming.following import Wanted
+    from imago_client.core.sending.requesting import AwaitedReplies
     from imago_client.core.sending.transacting import Decision
     from imago_client.observing.watch import ClientCounters
     from imago_client.received import ReceivedMessage
+    from imago_client.rocketmq.admin import Admin
     from imago_client.rocketmq.connection import Connection
+    from imago_client.rocketmq.forwarder import Forwarder
+    from imago_client.rocketmq.pop_consumer import PopConsumer
+    from imago_client.rocketmq.producer import Producer
+    from imago_client.rocketmq.pull_consumer import PullConsumer
     from imago_client.rocketmq.push.handler_pool import Takes
+    from imago_client.rocketmq.push.push_consumer import PushConsumer
     from imago_client.rocketmq.push.queue_reader import Listener
+    from imago_client.rocketmq.push.subscriber import Subscriber
+    from imago_client.rocketmq.requests import Requester
+    from imago_client.rocketmq.tracing import Tracer
+    from imago_client.rocketmq.transactions import TransactionProducer
     from imago_wire.remoting.command import RemotingCommand
 
 
@@ -54,12 +52,30 @@ class Client:
         self.config = ClientConfig.of(bootstrap)
         self._state = new_state(self.config)
         self._driver = Driver(self.config, self._on_request)
-        self._tracer = Tracer(self._state, self._driver) if self.config.trace else None
+        self._tracer = self._new_tracer() if self.config.trace else None
         self._consumers: dict[str, PushConsumer] = {}
         self._transacting: dict[str, TransactionProducer] = {}
         self._requesters: set[Requester] = set()
-        self._awaited = AwaitedReplies()
-        self.admin = Admin(self._state, self._driver)
+
+    # Each part is loaded when it is used: together they cost more than what a command does.
+
+    @cached_property
+    def admin(self) -> Admin:
+        """Administration of topics, groups and offsets."""
+        from imago_client.rocketmq.admin import Admin
+
+        return Admin(self._state, self._driver)
+
+    @cached_property
+    def _awaited(self) -> AwaitedReplies:
+        from imago_client.core.sending.requesting import AwaitedReplies
+
+        return AwaitedReplies()
+
+    def _new_tracer(self) -> Tracer:
+        from imago_client.rocketmq.tracing import Tracer
+
+        return Tracer(self._state, self._driver)
 
     @property
     def counters(self) -> ClientCounters:
@@ -70,6 +86,8 @@ class Client:
         self, config: ProducerConfig | None = None, *, idempotent: bool = False
     ) -> Producer:
         """Return a new producer; `idempotent` turns that setting on."""
+        from imago_client.rocketmq.producer import Producer
+
         settings = ProducerConfig.of(config)
         if idempotent:
             settings = replace(settings, idempotent=True)
@@ -86,6 +104,9 @@ class Client:
         `checker` decides about transactions of the group that nobody ended: see
         `TransactionProducer`.
         """
+        from imago_client.handlers import check_handler
+        from imago_client.rocketmq.transactions import TransactionProducer
+
         check_name("producer group", group, characters_max=120)
         if group in self._transacting:
             raise UsageError(f"group {group!r}: this client has a producer of it already")
@@ -99,10 +120,14 @@ class Client:
 
     def forwarder(self, config: ProducerConfig | None = None) -> Forwarder:
         """Return one who sends messages of another cluster on, as they are."""
+        from imago_client.rocketmq.forwarder import Forwarder
+
         return Forwarder(self._state, self._driver, ProducerConfig.of(config))
 
     def requester(self, config: ProducerConfig | None = None) -> Requester:
         """Return one who sends messages and waits for the replies of their consumers."""
+        from imago_client.rocketmq.requests import Requester
+
         settings = ProducerConfig.of(config)
         requester = Requester(
             self._state, self._driver, settings, self._awaited, self._requesters.discard
@@ -112,11 +137,15 @@ class Client:
 
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
+        from imago_client.rocketmq.pull_consumer import PullConsumer
+
         check_name("consumer group", group, characters_max=120)
         return PullConsumer(self._state, self._driver, group)
 
     def pop_consumer(self, group: str) -> PopConsumer:
         """Return a consumer that takes messages for a while and acknowledges each by itself."""
+        from imago_client.rocketmq.pop_consumer import PopConsumer
+
         check_name("consumer group", group, characters_max=120)
         return PopConsumer(self._state, self._driver, group)
 
@@ -158,6 +187,8 @@ class Client:
         whole name it matches, also those that come later (`"orders-.*"`). `manual`: messages are
         consumed once they are given to `acknowledge`, not when the next one is asked for.
         """
+        from imago_client.rocketmq.push.subscriber import Subscriber
+
         wanted = _wanted(topics, pattern)
         settings = ConsumerConfig.of(group)
         return Subscriber(
@@ -182,6 +213,8 @@ class Client:
         on_assigned: Listener | None,
         on_revoked: Listener | None,
     ) -> PushConsumer:
+        from imago_client.rocketmq.push.push_consumer import PushConsumer
+
         if settings.group in self._consumers:
             raise UsageError(f"group {settings.group!r}: this client is a member already")
         consumer = PushConsumer(
@@ -250,8 +283,12 @@ class Client:
             connection.answer(self._awaited.arrived(command))
             return
         if command.code != RequestCode.CHECK_TRANSACTION_STATE:
+            from imago_client.rocketmq.server_requests import answer_request
+
             answer_request(connection, command, self._consumers)
             return
+        from imago_client.core.sending.transacting import group_of_check
+
         producer = self._transacting.get(group_of_check(command))
         if producer is not None:
             producer.asked(connection.address, command)

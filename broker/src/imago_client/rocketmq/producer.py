@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core.sending import recalling, sending, staging
+from imago_client.core.sending import sending
 from imago_client.core.sending.lanes import ProducerLanes
 from imago_client.core.sending.outgoing import prepare, prepare_batch
-from imago_client.core.sending.requesting import prepare_reply
 from imago_client.errors import UsageError
 from imago_client.rocketmq.joining import Joining
 
@@ -101,6 +100,8 @@ class Producer:
 
         BrokerError: it is due already, or the broker allows no recalls.
         """
+        from imago_client.core.sending import recalling
+
         return await self._driver.run(recalling.recall(self._state, self._config, handle))
 
     async def reply(
@@ -111,6 +112,8 @@ class Producer:
         SendFailedError: the requester is gone, or does not take the reply; UsageError: the message
         is no request.
         """
+        from imago_client.core.sending.requesting import prepare_reply
+
         outgoing = prepare_reply(self._state, self._config, request, body, properties)
         return await self._send(outgoing, None)
 
@@ -141,6 +144,8 @@ class Producer:
         Return how many bytes; 0: it was published before. The same attempt and part are stored
         once. ProducerFencedError: a later micro-batch of the sink was published.
         """
+        from imago_client.core.sending import staging
+
         return await self._driver.run(
             staging.stage(self._state, self._config, batch, attempt, part, queue, messages)
         )
@@ -154,6 +159,8 @@ class Producer:
         have done so before. After an error say it again: it may have been decided. `only`: of this
         sink nothing is ever staged on another shard.
         """
+        from imago_client.core.sending import staging
+
         return await self._driver.run(
             staging.publish(self._state, self._config, batch, topic, parts, only)
         )
@@ -162,6 +169,8 @@ class Producer:
         self, batch: MicroBatch, topic: str, *, only: str | None = None
     ) -> None:
         """Remove what is staged of a micro-batch that nobody has tried to publish."""
+        from imago_client.core.sending import staging
+
         await self._driver.run(staging.roll_back(self._state, self._config, batch, topic, only))
 
     async def _send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_client.checks import check_queue
 from imago_client.core.consuming import pulling
-from imago_client.core.consuming.membership import check_filters, lock, unlock
-from imago_client.core.consuming.subscriptions import ALL, subscribe
+from imago_client.core.consuming.subscriptions import ALL, TAG, subscribe
 from imago_client.core.lookup import find_named_route
 
 if TYPE_CHECKING:
@@ -76,7 +75,10 @@ class PullConsumer:
     async def check(self, topic: str, tags: str) -> None:
         """Have a broker say whether it can select so. BrokerError: it cannot, and why."""
         wanted = subscribe(topic, tags, self._started_ms)
-        await self._driver.run(check_filters(self._state, self.group, [wanted]))
+        if wanted.kind != TAG:
+            from imago_client.core.consuming.membership import check_filters
+
+            await self._driver.run(check_filters(self._state, self.group, [wanted]))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the first offset that still exists."""
@@ -110,10 +112,14 @@ class PullConsumer:
 
         Members of groups that read in order do so, too. Said again, it is held for another minute.
         """
+        from imago_client.core.consuming.membership import lock
+
         return await self._driver.run(lock(self._state, self.group, list(queues)))
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Let others have them."""
+        from imago_client.core.consuming.membership import unlock
+
         await self._driver.run(unlock(self._state, self.group, list(queues)))
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from imago_client.message_queue import MessageQueue
 from imago_client.received import received
 from imago_wire.errors import ProtocolError
-from imago_wire.records.record import decode_record
+from imago_wire.records.stored import decode_record
 from imago_wire.remoting.bodies.client import (
     ConsumeMessageDirectlyResult,
     ConsumeResult,

@@ -13,7 +13,7 @@ from imago_wire.errors import ChecksumError
 from imago_wire.record_format.record_fields import read_layout
 
 if TYPE_CHECKING:
-    from imago_wire.records.record import StoredMessage
+    from imago_wire.records.stored import StoredMessage
 
 
 class CutRecord:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from imago_wire.errors import LimitExceededError
-from imago_wire.remoting.messages import BatchEntry, decode_batch, encode_batch
+from imago_wire.remoting.batches import BatchEntry, encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +68,8 @@ def extend_batch(
     It is `head`, a number that counts from `first`, and `end`; `hexadecimal`: of four digits.
     LimitExceededError: properties of more than `size_max` bytes.
     """
+    from imago_wire.remoting.messages import decode_batch  # with it comes what reads records
+
     form = b"%b%04X%b" if hexadecimal else b"%b%d%b"
     found = []
     for at, (body, properties, flag) in enumerate(decode_batch(entries)):

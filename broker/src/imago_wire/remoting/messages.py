@@ -1,17 +1,15 @@
 """Messages as clients see them: pulled records, batch bodies, and records made for a client.
 
 A pulled body is whole commit-log records, one after the other; `imago_wire.record_format.layout`
-draws them. A batch body (SEND_BATCH_MESSAGE) is entries of, big-endian, i32 entry size, i32 magic
-0, i32 checksum 0, i32 flag, i32 body size, body, i16 properties size, properties.
+draws them.
 """
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from imago_wire.crc import crc31
-from imago_wire.errors import LimitExceededError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.layout import (
     AFTER_STORE_HOST,
@@ -25,27 +23,29 @@ from imago_wire.record_format.layout import (
     SYS_STORE_V6,
     TOPIC_BYTES_V1_MAX,
 )
-from imago_wire.records.record import StoredMessage, decode_record
+from imago_wire.records.stored import StoredMessage, decode_record
+from imago_wire.remoting.batches import BatchEntry, check_sizes, encode_batch
 from imago_wire.remoting.scanning.twins import scan_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+
+__all__ = [
+    "MESSAGES_MAX",
+    "BatchEntry",
+    "decode_batch",
+    "decode_births",
+    "decode_messages",
+    "encode_batch",
+    "encode_births",
+    "encode_message",
+]
 
 MESSAGES_MAX: Final = 1 << 16
 """How many messages one body may hold."""
 
-_BATCH_HEAD: Final = Struct(">iiiii")
 _SHORT: Final = Struct(">h")
 _LONG: Final = Struct(">q")
-
-
-class BatchEntry(NamedTuple):
-    """One message of a batch; the topic, queue and times are those of the request."""
-
-    body: bytes
-    properties: bytes = b""
-    """The property string."""
-    flag: int = 0
 
 
 def decode_messages(
@@ -74,7 +74,7 @@ def encode_message(message: StoredMessage) -> bytes:
     """
     topic = message.topic.encode()
     properties = names.encode(message.properties)
-    _check_sizes(topic, properties)
+    check_sizes(topic, properties)
     short_topic = len(topic) <= TOPIC_BYTES_V1_MAX
     parts = [
         message.born_host,
@@ -99,15 +99,6 @@ def encode_message(message: StoredMessage) -> bytes:
         message.born_ms,
     )
     return b"".join((head, *parts))
-
-
-def _check_sizes(topic: bytes, properties: bytes) -> None:
-    if len(topic) > 32767:
-        raise LimitExceededError("topic", size=len(topic), size_max=32767)
-    if len(properties) > names.PROPERTIES_BYTES_MAX:
-        raise LimitExceededError(
-            "properties", size=len(properties), size_max=names.PROPERTIES_BYTES_MAX
-        )
 
 
 def _with_host_bits(message: StoredMessage) -> int:
@@ -146,21 +137,6 @@ def decode_births(properties: bytes, first_ms: int, count: int) -> list[int] | N
         return None
     fits = len(found) == count and all(0 <= each < 1 << 63 for each in found)
     return found if fits else None
-
-
-def encode_batch(entries: Iterable[tuple[bytes, bytes, int]]) -> bytes:
-    """Return the body of a batch request, of entries as `BatchEntry` has them."""
-    parts: list[bytes] = []
-    for body, properties, flag in entries:
-        _check_sizes(b"", properties)
-        size = _BATCH_HEAD.size + len(body) + _SHORT.size + len(properties)
-        parts += (
-            _BATCH_HEAD.pack(size, 0, 0, flag, len(body)),
-            body,
-            _SHORT.pack(len(properties)),
-            properties,
-        )
-    return b"".join(parts)
 
 
 def decode_batch(data: bytes, *, entries_max: int = MESSAGES_MAX) -> list[BatchEntry]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterable, Iterator
 
-    from imago_client.blocking.rocketmq.consumers import PullConsumer
+    from imago_client.blocking.rocketmq.pull_consumer import PullConsumer
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import ShardBounds
 

@@ -18,7 +18,7 @@ from imago_spark.columns.inflating import inflated_runs
 from imago_spark.columns.property_columns import read_properties
 from imago_spark.schema import CHECKED, arrow_schema
 from imago_wire.compiled import compiled_twins
-from imago_wire.records.record import host_text
+from imago_wire.records.stored import host_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

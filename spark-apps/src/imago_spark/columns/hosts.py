@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from imago_spark.columns.gather import rows_at
-from imago_wire.records.record import host_text, offset_message_id
+from imago_wire.records.stored import host_text, offset_message_id
 
 if TYPE_CHECKING:
     from imago_spark.columns.gather import Bytes, Longs

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import select
 import socket
-import ssl
 import struct
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from imago_client.connections.reaching import ended, not_had
 from imago_client.core.framing import request_frame
@@ -20,6 +19,7 @@ from imago_wire.remoting.frame import check_frame_size, check_header_size, encod
 from imago_wire.remoting.header import decode_header
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from imago_client.config import ClientConfig
@@ -55,6 +55,7 @@ class BlockingConnection:
         self._wanted: set[int] = set()
         self.used_at = time.monotonic()
         self._credentials = UserCredentials.of(config)
+        self._is_tls = config.tls_ca_file is not None
         self._socket = self._connect()
 
     def send(self, code: int, header: Header | None, body: bytes, *, oneway: bool = False) -> int:
@@ -95,7 +96,7 @@ class BlockingConnection:
     @property
     def holds_input(self) -> bool:
         """Whether TLS has bytes that `select` no longer sees."""
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        return self._is_tls and cast("ssl.SSLSocket", self._socket).pending() > 0
 
     def hear(self) -> None:
         """Read one frame, of which bytes are there. ClientError: the connection is lost."""
@@ -134,7 +135,7 @@ class BlockingConnection:
 
     def _was_left(self) -> bool:
         self._socket.setblocking(False)  # else Python waits for the time-out set last
-        if isinstance(self._socket, ssl.SSLSocket):  # it does not say what it has
+        if self._is_tls:  # it does not say what it has
             return bool(select.select([self._socket], [], [], 0)[0])
         try:
             return self._socket.recv(1, socket.MSG_PEEK) == b""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core.sending import idempotent, recalling, sending, staging
+from imago_client.core.sending import idempotent, sending
 from imago_client.core.sending.lanes import ProducerLanes
 from imago_client.core.sending.outgoing import prepare, prepare_batch
-from imago_client.core.sending.packed import prepare_packed
-from imago_client.core.sending.requesting import prepare_reply
 from imago_client.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,6 +67,8 @@ class Producer:
 
     def send_packed(self, packed: Packed, *, queue: MessageQueue) -> SendResult:
         """Send messages that were packed before, as `send_batch` does; interceptors see none."""
+        from imago_client.core.sending.packed import prepare_packed
+
         outgoing = prepare_packed(self._state, self._config, packed)
         return self._driver.run(self._sending(outgoing, queue))
 
@@ -77,6 +77,8 @@ class Producer:
 
         BrokerError: it is due already, or the broker allows no recalls.
         """
+        from imago_client.core.sending import recalling
+
         return self._driver.run(recalling.recall(self._state, self._config, handle))
 
     def reply(
@@ -87,6 +89,8 @@ class Producer:
         SendFailedError: the requester is gone, or does not take the reply; UsageError: the message
         is no request.
         """
+        from imago_client.core.sending.requesting import prepare_reply
+
         outgoing = prepare_reply(self._state, self._config, request, body, properties)
         return self._driver.run(self._sending(outgoing, None))
 
@@ -115,6 +119,8 @@ class Producer:
         Return how many bytes; 0: it was published before. The same attempt and part are stored
         once. ProducerFencedError: a later micro-batch of the sink was published.
         """
+        from imago_client.core.sending import staging
+
         return self._driver.run(
             staging.stage(self._state, self._config, batch, attempt, part, queue, messages)
         )
@@ -125,10 +131,14 @@ class Producer:
         Of each shard readers see all of it or nothing. Return what was published: another call may
         have done so before. After an error say it again: it may have been decided.
         """
+        from imago_client.core.sending import staging
+
         return self._driver.run(staging.publish(self._state, self._config, batch, topic, parts))
 
     def forget_staged(self, batch: MicroBatch, topic: str) -> None:
         """Remove what is staged of a micro-batch that nobody has tried to publish."""
+        from imago_client.core.sending import staging
+
         self._driver.run(staging.roll_back(self._state, self._config, batch, topic))
 
     def _sending(self, outgoing: Outgoing, queue: MessageQueue | None) -> Operation[SendResult]:

@@ -10,10 +10,11 @@ if TYPE_CHECKING:
         administration,
         group_administration,
         group_resets,
+        shards,
         topic_changes,
     )
 
-__all__ = ["administration", "group_administration", "group_resets", "topic_changes"]
+__all__ = ["administration", "group_administration", "group_resets", "shards", "topic_changes"]
 
 
 def __getattr__(name: str) -> object:

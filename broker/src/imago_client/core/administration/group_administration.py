@@ -11,9 +11,8 @@ from imago_client.core.administration.administration import (
     decode,
     from_wire,
     half_done,
-    masters,
-    reach,
 )
+from imago_client.core.administration.shards import masters, reach
 from imago_client.core.effects import Request, ask_ok
 from imago_client.core.lookup import find_route
 from imago_client.errors import BrokerError, ClientError, UsageError

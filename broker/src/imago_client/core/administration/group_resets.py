@@ -6,11 +6,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from imago_client.checks import check_queue, check_text, check_whole
-from imago_client.core.administration.administration import (
-    body_of,
-    decode,
-    no_master,
-)
+from imago_client.core.administration.administration import body_of, decode
+from imago_client.core.administration.shards import no_master
 from imago_client.core.consuming import pulling
 from imago_client.core.lookup import find_route
 from imago_client.errors import BrokerError, HalfDoneError, UsageError

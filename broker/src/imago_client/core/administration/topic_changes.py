@@ -13,12 +13,9 @@ from imago_client.core.administration.administration import (
     body_of,
     decode,
     half_done,
-    masters,
-    no_master,
-    reach,
-    reach_having,
     topic_bounds,
 )
+from imago_client.core.administration.shards import masters, no_master, reach, reach_having
 from imago_client.core.effects import Operation, Pause, Request, ask_ok
 from imago_client.core.lookup import TEMPLATE_TOPIC, find_route
 from imago_client.errors import (

@@ -22,7 +22,7 @@ from imago_client.naming import RETRY_PREFIX
 from imago_client.received import INFLATED_BYTES_MAX, ReceivedMessage, log_unreadable, received
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as names
-from imago_wire.records.record import decode_record
+from imago_wire.records.stored import decode_record
 from imago_wire.remoting.bodies.pop import BatchAck, BatchAckMessageRequestBody, ack_bits
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.pop import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from imago_client.core.routing import TopicRoute
     from imago_client.core.state import ClientState
     from imago_client.errors import BodyError
-    from imago_wire.records.record import StoredMessage
+    from imago_wire.records.stored import StoredMessage
     from imago_wire.remoting.command import RemotingCommand
 
 MESSAGES_MAX: Final = 32

@@ -28,8 +28,8 @@ from imago_client.errors import (
 from imago_client.messages import SendStatus
 from imago_wire.record_format.properties import PROPERTIES_BYTES_MAX
 from imago_wire.record_format.sequences import number_borders, wire_numbers, wire_properties
+from imago_wire.remoting.batches import encode_batch
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.messages import encode_batch
 from imago_wire.remoting.sent_twins import extend_batch
 
 if TYPE_CHECKING:

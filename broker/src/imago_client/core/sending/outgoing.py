@@ -20,8 +20,8 @@ from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format import sequences
 from imago_wire.record_format.layout import SYS_COMPRESSED, SYS_COMPRESSION_ZLIB
+from imago_wire.remoting.batches import BatchEntry, encode_batch
 from imago_wire.remoting.codes import RequestCode
-from imago_wire.remoting.messages import BatchEntry, encode_batch
 from imago_wire.remoting.sent_twins import encode_joined, prepare_plain, share_results
 
 if TYPE_CHECKING:

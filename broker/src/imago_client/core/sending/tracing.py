@@ -9,7 +9,7 @@ from imago_client.messages import Message
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.layout import SYS_TRANSACTION_MASK
-from imago_wire.records.record import host_text
+from imago_wire.records.stored import host_text
 from imago_wire.remoting.texts.message_ids import parse_offset_message_id
 from imago_wire.remoting.texts.trace import TraceRecord, encode_trace
 

@@ -16,7 +16,7 @@ from imago_client.received import received
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.layout import SYS_PREPARED
-from imago_wire.records.record import decode_record
+from imago_wire.records.stored import decode_record
 from imago_wire.remoting.bodies.client import HeartbeatData, ProducerData
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.headers.send import (

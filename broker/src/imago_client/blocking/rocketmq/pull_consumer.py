@@ -1,4 +1,4 @@
-"""The blocking consumers without members: they read or take what the caller asks for."""
+"""The blocking pull consumer: it reads what the caller asks for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from imago_client.blocking.faces import blocking
 from imago_client.blocking.rocketmq.driver import Inline
-from imago_client.blocking.rocketmq.scan import QueueScan, ScanLimits
 from imago_client.checks import check_queue
-from imago_client.rocketmq.pop_consumer import PopConsumer as AsyncPopConsumer
 from imago_client.rocketmq.pull_consumer import PullConsumer as AsyncPullConsumer
 
 if TYPE_CHECKING:
     from imago_client.blocking.rocketmq.driver import BlockingDriver
+    from imago_client.blocking.rocketmq.scan import QueueScan, ScanLimits
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
 
@@ -47,23 +46,9 @@ class PullConsumer:
         self, queue: MessageQueue, start: int, end: int, limits: ScanLimits | None = None
     ) -> QueueScan:
         """Return an iterable of large pieces of a queue, from `start` up to `end`."""
+        from imago_client.blocking.rocketmq.scan import QueueScan, ScanLimits
+
         check_queue(queue)
         return QueueScan(
             self._state, self._driver, self.group, queue, start, end, limits or ScanLimits()
         )
-
-
-class PopConsumer:
-    """Takes messages of all queues of a topic; made by `Client.pop_consumer`.
-
-    Members of a group share messages, not queues: any number may take of the same queue. There is
-    nothing to join or to leave.
-    """
-
-    def __init__(self, state: ClientState, driver: BlockingDriver, group: str) -> None:
-        self._face = AsyncPopConsumer(state, Inline(driver), group)
-        self.group = group
-
-    pop = blocking(AsyncPopConsumer.pop)
-    acknowledge = blocking(AsyncPopConsumer.acknowledge)
-    postpone = blocking(AsyncPopConsumer.postpone)
