@@ -12,6 +12,7 @@ from imago_client.core.administration import (
     group_resets,
     topic_changes,
 )
+from imago_client.core.administration import shards as module_of_shards
 from imago_client.core.administration.shards import ShardInfo
 from imago_client.core.administration.topic_changes import TopicSettings, alter_topic, create_topic
 from imago_client.core.consuming import pulling
@@ -45,8 +46,8 @@ class Shards:
         self.asked: list[str] = []
         self.routed: list[str] = []
         self.missing: tuple[str, ...] = ()
-        monkeypatch.setattr(administration, "cluster_info", lambda _: self._returns(self._info()))
-        monkeypatch.setattr(administration, "find_route", lambda *_: self._returns(self.route()))
+        monkeypatch.setattr(module_of_shards, "cluster_info", lambda _: self._returns(self._info()))
+        monkeypatch.setattr(module_of_shards, "find_route", lambda *_: self._returns(self.route()))
         monkeypatch.setattr(administration, "ask_name_service", self._unlists)
         self.unlisted = False
         monkeypatch.setattr(topic_changes, "_configs", lambda *_: self._returns(self.there))
