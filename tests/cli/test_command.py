@@ -122,13 +122,9 @@ def test_a_mistake_of_ours_is_told_without_a_trace() -> None:
 
 
 def test_shells_can_complete_commands_and_their_options(imago: Imago) -> None:
-    environment = {
-        "_IMAGO_COMPLETE": "complete_bash",
-        "COMP_WORDS": "imago doc",
-        "COMP_CWORD": "1",
-    }
+    environment = {"_IMAGO_COMPLETE": "complete_bash", "COMP_LINE": "imago doc"}
     assert imago(**environment).stdout.split() == ["doctor"]
-    environment |= {"COMP_WORDS": "imago up --port", "COMP_CWORD": "2"}
+    environment |= {"COMP_LINE": "imago up --port"}
     assert imago(**environment).stdout.split() == ["--port-base"]
 
 

@@ -62,8 +62,8 @@ def _command() -> None:
         from imago_cli.line.completing import complete
         from imago_cli.names import names_for
 
-        complete(root, os.environ, shell, names_for)
-        sys.exit(Exit.DONE)
+        files = complete(root, os.environ, shell, names_for)
+        sys.exit(Exit.DONE if files else Exit.FAILED)
     from imago_cli.line.running import invoke
 
     invoke(root, "imago")

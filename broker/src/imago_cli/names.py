@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from imago_cli import profiles
+from imago_cli.exits import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from imago_cli.line.declared import Parameter
     from imago_cli.line.reading import Line
 
-SECONDS_MAX: Final = 0.5
+SECONDS_MAX: Final = 1.0
 """For the cluster's answer; the process itself has started by then."""
 ITEMS_MAX: Final = 200
 _ADMIN, _BOOTSTRAP = "--admin", "--bootstrap"
@@ -65,11 +66,14 @@ def named_by(command: str, parameter: str) -> Named | None:
     return OF_COMMANDS.get((command, parameter), PARAMETERS.get(parameter))
 
 
-def names_for(asked: AskedPlace, parameter: Parameter, last: str) -> list[str]:
-    """Return what a word may become that a parameter takes; nothing where that takes long."""
+def names_for(asked: AskedPlace, parameter: Parameter, last: str) -> list[str] | None:
+    """Return what a word may become that a parameter takes; nothing where that takes long.
+
+    None: it takes no such names.
+    """
     kind = named_by(asked.path, parameter.name)
     if kind is None:
-        return []
+        return None
     before, comma, part = last.rpartition(",") if kind is Named.SHARD else ("", "", last)
     found: list[str] = []
     with suppress(Exception), _silently():
@@ -82,7 +86,7 @@ class _silently:  # noqa: N801  reads as a word
 
     def __enter__(self) -> None:
         logging.disable()
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(Exit.FAILED))
         signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
 
     def __exit__(self, *_: object) -> None:

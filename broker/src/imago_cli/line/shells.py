@@ -11,26 +11,29 @@ from imago_cli.output import print_line
 
 _BASH: Final = """\
 _imago_complete() {
-    local IFS=$'\\n'
-    COMPREPLY=($(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _IMAGO_COMPLETE=bash "$1"))
+    local IFS=$'\\n' line="${COMP_LINE:0:COMP_POINT}" found
+    found=$(COMP_LINE="$line" COMP_LAST="$2" _IMAGO_COMPLETE=bash "$1") || compopt +o default
+    COMPREPLY=($found)
 }
 complete -o default -F _imago_complete imago
 """
 _ZSH: Final = """\
 #compdef imago
 _imago() {
-    local -a found
-    found=("${(@f)$(COMP_LINE="${words[1,$CURRENT]}" _IMAGO_COMPLETE=zsh "${words[1]}")}")
-    if [[ -n "$found" ]]; then _describe imago found; else _files; fi
+    local text files; local -a found
+    text="$(COMP_LINE="${words[1,$CURRENT]}" _IMAGO_COMPLETE=zsh "${words[1]}")"; files=$?
+    found=("${(@f)text}")
+    if [[ -n "$text" ]]; then _describe imago found; elif (( files == 0 )); then _files; fi
 }
 if [[ "$funcstack[1]" == _imago ]]; then _imago "$@"; else compdef _imago imago; fi
 """
 _FISH: Final = """\
 function __imago_complete
     set -l found (env COMP_LINE=(commandline -cp | string collect) _IMAGO_COMPLETE=fish imago)
+    set -l files $status
     if set -q found[1]
         printf '%s\\n' $found
-    else
+    else if test $files -eq 0
         __fish_complete_path (commandline -ct)
     end
 end

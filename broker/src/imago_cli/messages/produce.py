@@ -384,4 +384,5 @@ def _report(pace: Pace, *, as_json: bool) -> None:
             }
         )
     else:
-        say(f"{pace.count:,} sent, {pace.size:,} bytes, {pace.rate:,.0f}/s")
+        rate = f", {pace.rate:,.0f}/s" if pace.count > 1 else ""
+        say(f"{pace.count:,} sent, {pace.size:,} bytes{rate}")
