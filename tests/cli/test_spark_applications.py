@@ -40,13 +40,18 @@ def test_an_application_gets_all_that_follows_its_name(
 def test_an_application_says_what_is_wrong_as_commands_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [name, "--nosuch"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module(f"imago_spark.pipelines.{name}", run_name="__main__")
-    assert ended.value.code == Exit.USAGE
-    assert capsys.readouterr().err == (
-        f"error: No such option: --nosuch\n  cure: imago spark {name} --help\n"
-    )
+    def said(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *words])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module(f"imago_spark.pipelines.{name}", run_name="__main__")
+        assert ended.value.code == Exit.USAGE
+        return capsys.readouterr().err
+
+    cure = f"  cure: imago spark {name} --help"
+    assert said("--nosuch") == f"error: No such option: --nosuch\n{cure}\n"
+    error, _, rest = said("--config", "not-there.toml").partition("\n")
+    assert error == "error: not-there.toml: No such file or directory"
+    assert rest.startswith(cure)
 
 
 def test_a_mistyped_application_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,14 +56,15 @@ class _Parser(argparse.ArgumentParser):
         """End with the exit code of wrong usage."""
         for theirs, ours in _SAID.items():
             message = message.replace(theirs, ours)
-        cure = f"imago spark {self.prog} --help"
-        self.exit(EXIT_USAGE, f"error: {message}\n  cure: {cure}\n")
+        self.exit(EXIT_USAGE, f"error: {message}\n  cure: {self.prog} --help\n")
 
 
 def parser(name: str, text: str | None) -> argparse.ArgumentParser:
     """Return a parser of what every application takes."""
     found = _Parser(
-        prog=name, description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"imago spark {name}",
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     config, epoch = os.environ.get("IMAGO_CONFIG"), os.environ.get("IMAGO_EPOCH", "")
     found.add_argument(
@@ -135,8 +136,12 @@ def spark(name: str, asked: argparse.Namespace) -> SparkSession:
 
 def refused(name: str, why: object) -> int:
     """Report a mistake of the one who starts it; return the exit code."""
-    print(f"{name}: {why}", file=sys.stderr)
+    print(f"error: {why}\n  cure: {_cure(name)}", file=sys.stderr)
     return EXIT_USAGE
+
+
+def _cure(name: str) -> str:
+    return f"imago spark {name} --help; docs/pipelines.md has a configuration of each application"
 
 
 def cause(error: Exception) -> str:
