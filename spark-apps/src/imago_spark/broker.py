@@ -108,6 +108,7 @@ class TopicBrokers:
         self._options = options
         self._row_bytes: dict[tuple[str, str], float] = {}
         """Of a topic's rows on a shard, as they were when some were looked at last."""
+        self._limits = scan_limits(options)
 
     def queues(self) -> list[MessageQueue]:
         """Return all readable queues, sorted. SourceError: one is missing."""
@@ -246,8 +247,9 @@ class TopicBrokers:
             consumer = consumer_of(self._options)
             for part in range(_SAMPLES):
                 at = wanted.start + (wanted.end - wanted.start) * part // _SAMPLES
-                found = consumer.pull(wanted.queue, at, messages_max=_SAMPLE_ROWS)
-                if found.status is PullStatus.FOUND:
+                end = min(at + _SAMPLE_ROWS, wanted.end)
+                found = next(iter(consumer.scan(wanted.queue, at, end, self._limits)), None)
+                if found is not None and found.status is PullStatus.FOUND:
                     rows += found.next_offset - at
                     size += len(found.body)
         return size / rows if rows else 0.0
@@ -328,12 +330,17 @@ class TopicBrokers:
         return named
 
 
+def scan_limits(options: SourceOptions) -> ScanLimits:
+    """Return how large answers are, and with how much patience they are asked for."""
+    return ScanLimits(piece_bytes=options.fetch_bytes, retries=options.retries)
+
+
 def pieces(options: SourceOptions, wanted: QueueRange) -> Iterator[Pulled]:
     """Pull a range of a queue piece by piece; the last piece may extend beyond the range.
 
     DataLossError: the queue lacks a part of the range, and the query must not skip it.
     """
-    limits = ScanLimits(piece_bytes=options.fetch_bytes, retries=options.retries)
+    limits = scan_limits(options)
     start, end = wanted.start, wanted.end
     with _as_source_error():
         consumer = consumer_of(options)

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from imago_client import Message
+from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
+from imago_broker.model.access.quotas import parse_subject, quotas_from_json
+from imago_broker.service.access.access_edits import Actor
+from imago_client import BrokerError, Message
+from imago_client.blocking.rocketmq.scan import ScanLimits
 from imago_spark import broker as source_broker
 from imago_spark.choosing import headroom
 from imago_spark.errors import DataLossError, SourceError
@@ -78,6 +82,38 @@ async def test_a_stream_that_retention_is_about_to_overtake_is_warned(
         wait_until(lambda: bool(told()), what="a warning, once files have expired")
 
     async with running_broker(tmp_path, *SHORT) as broker:
+        await in_thread(f"127.0.0.1:{broker.ports.namesrv_port}", work)
+
+
+async def test_a_broker_that_asks_for_patience_is_waited_for(tmp_path: Path) -> None:
+    """A topic's limit: one piece is worth more seconds of it than a retry waits for."""
+    token = tmp_path / "token"
+    token.write_text("f" * 40)
+    token.chmod(0o600)
+    settings = ("acl.enabled=true", f"admin.token_file={token}")
+    async with running_broker(tmp_path / "data", *settings) as broker:
+        kinds = (AccessKind.TOPIC, AccessKind.GROUP)
+        rules = [
+            AccessRule(Resource(kind, "", prefix=True), frozenset(Operation)) for kind in kinds
+        ]
+        by, subject = Actor("the tests", "nowhere"), parse_subject("topic:orders")
+        broker.core.access.set_rules("anonymous", rules, by)
+
+        def work(client: Client) -> None:
+            for number in range(80):
+                client.producer().send(Message("orders", b"%d" % number + b" " * 1000), queue=QUEUE)
+            reader = BatchReader(options(client, fetchBytes="65536", retries="1"))
+            planned = reader.partitions()
+            limit = quotas_from_json(subject, {"consumerBytesPerSecond": 10_000})
+            loop.call_soon_threadsafe(broker.core.access.set_quotas, subject, limit, by)
+            wait_until(lambda: subject in broker.core.quotas.accounts, what="a limit")
+            hasty = ScanLimits(piece_bytes=64 << 10, busy_s=0.0)
+            with pytest.raises(BrokerError, match="code 2: "):
+                list(client.pull_consumer("g").scan(QUEUE, 0, 80, hasty))
+            assert values(reader, planned) == list(range(80))
+            assert broker.core.quotas.accounts[subject].refused
+
+        loop = asyncio.get_running_loop()
         await in_thread(f"127.0.0.1:{broker.ports.namesrv_port}", work)
 
 

@@ -24,14 +24,9 @@ if TYPE_CHECKING:
     from imago_client.received import Pulled
 
 MESSAGES_MAX: Final = 10_000
-_BUSY_CODES: Final = frozenset(
-    {
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.FLOW_CONTROL,
-        ResponseCode.GO_AWAY,
-    }
-)
+_PASSING_CODES: Final = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY})
+_BUSY_CODES: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL})
+_SMALL_BYTES: Final = 64 << 10
 _PAUSE_S: Final = 0.1
 _PAUSE_S_MAX: Final = 5.0
 
@@ -43,6 +38,8 @@ class ScanLimits:
     piece_bytes: int = 4 << 20
     retries: int = 7
     """Pauses between them grow: together they outlast a change of master."""
+    busy_s: float = 300.0
+    """For how long a broker may be busy, or a limit of somebody be used up: that is no failure."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,12 +59,13 @@ class QueueScan:
     end: int
     limits: ScanLimits
     _offset: int = field(init=False)
+    _piece_bytes: int = field(init=False)
     _subscription: Subscription = field(init=False)
     _read_from: int = field(default=MASTER_ID, init=False)
     _ahead: tuple[Request, Ahead] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._offset = self.start
+        self._offset, self._piece_bytes = self.start, self.limits.piece_bytes
         self._subscription = subscribe(self.queue.topic, ALL, self.state.clock_ms())
 
     def __iter__(self) -> Iterator[Pulled]:
@@ -87,18 +85,28 @@ class QueueScan:
                 self._ahead[1].forget()
 
     def _piece(self) -> Pulled:
-        tries = 0
+        tries = pauses = 0
+        busy_s = 0.0
         while True:
             try:
                 if self._ahead is None:
                     self._ask()
                 return self._receive()
             except (TryAgainError, BrokerError) as error:
-                tries += 1
                 self._read_from = MASTER_ID
-                if tries > self.limits.retries or not _may_pass(error):
+                pauses += 1
+                pause_s = min(_PAUSE_S_MAX, _PAUSE_S * 2.0**pauses)
+                if isinstance(error, BrokerError) and error.code in _BUSY_CODES:
+                    busy_s += pause_s
+                    is_over = busy_s > self.limits.busy_s
+                    # What an answer takes of a limit has to be paid before there is another one.
+                    self._piece_bytes = max(_SMALL_BYTES, self._piece_bytes // 2)
+                else:
+                    tries += 1
+                    is_over = tries > self.limits.retries or not _may_pass(error)
+                if is_over:
                     raise
-                time.sleep(min(_PAUSE_S_MAX, _PAUSE_S * 2.0**tries))
+                time.sleep(pause_s)
 
     def _send_ahead(self) -> None:
         try:
@@ -113,7 +121,7 @@ class QueueScan:
             offset=self._offset,
             subscription=self._subscription,
             messages_max=min(MESSAGES_MAX, self.end - self._offset),
-            bulk_bytes=self.limits.piece_bytes,
+            bulk_bytes=self._piece_bytes,
             read_from=self._read_from,
         )
         request = self.driver.run(pulling.pull_request(self.state, asked))
@@ -132,4 +140,4 @@ class QueueScan:
 
 
 def _may_pass(error: TryAgainError | BrokerError) -> bool:
-    return isinstance(error, TryAgainError) or error.code in _BUSY_CODES
+    return isinstance(error, TryAgainError) or error.code in _PASSING_CODES
