@@ -19,14 +19,14 @@ import pyarrow as pa
 from bench.hot_driver import drive, measured
 from imago_client import MessageQueue
 from imago_spark.columns.decode import decode_batches
-from imago_spark.schema import CORE, DEFAULT
+from imago_spark.schema import CHECKED, CORE, DEFAULT
 from imago_wire.records.record import QueueTail, RecordBuilder, host_bytes, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RECORDS = 200
-COLUMNS = {"default": DEFAULT, "core": CORE}
+COLUMNS = {"default": DEFAULT, "core": (*CORE, CHECKED)}
 WARM_ROUNDS = 2
 TIME_MS = 1_790_000_000_000
 
@@ -59,9 +59,7 @@ async def rounds(options: argparse.Namespace, folder: str) -> float:
         sink = pa.MockOutputStream()
         writer: Any = None
         for _ in range(options.answers):
-            for batch in decode_batches(
-                data, queue, columns, end_offset=1 << 62, checks=columns is CORE
-            ):
+            for batch in decode_batches(data, queue, columns, end_offset=1 << 62):
                 writer = writer or pa.RecordBatchStreamWriter(sink, batch.schema)
                 writer.write_batch(batch)
         return int(sink.size())

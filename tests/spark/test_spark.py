@@ -51,6 +51,8 @@ def test_topic_is_a_table_without_any_registration(
     counts = frame.groupBy("tags").count().orderBy("tags").collect()
     assert [(row.tags, row["count"]) for row in counts] == [("t0", 667), ("t1", 667), ("t2", 666)]
     assert frame.where("crc32(value) & 2147483647 != body_crc").count() == 0
+    checked = table(spark, cluster, "as-table", columns="offset,crc_ok")
+    assert checked.groupBy("crc_ok").count().collect() == [(True, COUNT)]
 
 
 def test_properties_are_a_column_for_those_who_ask(

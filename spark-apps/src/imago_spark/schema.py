@@ -37,15 +37,16 @@ KINDS: Final[Mapping[str, str]] = {
     "reconsume_times": "int",
     "body_crc": "int",
     "properties": "map<string,string>",
+    "crc_ok": "boolean",
 }
 """Every column, with its type in Spark."""
 
-ALL: Final = tuple(KINDS)
+ALL: Final = tuple(KINDS)[:-1]
 CORE: Final = ALL[:-1]
 """All but the map of properties, which is the dearest."""
 DEFAULT: Final = ("key", "value", "topic", "shard", "queue", "offset", "store_time")
 CHECKED: Final = "crc_ok"
-"""What tables have beside: whether a row's body matches its checksum."""
+"""Whether a row's body matches its checksum: of no set, but tables have it."""
 
 _KAFKA_KINDS: Final[Mapping[str, str]] = {
     "key": "binary",
@@ -121,6 +122,7 @@ def arrow_schema(names: Sequence[str], shape: RowShape = RowShape.IMAGO) -> pa.S
         "int": pa.int32(),
         "long": pa.int64(),
         "binary": pa.binary(),
+        "boolean": pa.bool_(),
         "timestamp": pa.timestamp("us", tz="UTC"),
         "map<string,string>": pa.map_(pa.string(), pa.string()),
         _KAFKA_KINDS[HEADERS]: pa.list_(pa.field("element", header)),

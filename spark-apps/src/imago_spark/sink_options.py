@@ -22,7 +22,7 @@ from imago_spark.options import (
     refuse_unknown,
     seconds_of,
 )
-from imago_spark.schema import ALL
+from imago_spark.schema import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ _TAKEN: Final = {
 }
 _LATER: Final = ("delayLevel", "deliverAt")
 """Of rows that wait."""
-_PASSED_OVER: Final = frozenset(ALL) - _TAKEN.keys()
+_PASSED_OVER: Final = KINDS.keys() - _TAKEN.keys()
 """What brokers give a message anew: a source's rows can be written as they are."""
 
 

@@ -40,7 +40,7 @@ def test_a_body_that_was_changed_is_seen(compiled: bool, monkeypatch: pytest.Mon
     data[data.index(b"body 9") - CRC_BEFORE_BODY] ^= 1
     data[data.index(PACKED) - CRC_BEFORE_BODY] ^= 1  # of what, cannot be compared
     queue = MessageQueue("orders", "shard-0", 3)
-    found = decode.decode_batches(bytes(data), queue, CORE, end_offset=1 << 62, checks=True)
+    found = decode.decode_batches(bytes(data), queue, (*CORE, CHECKED), end_offset=1 << 62)
     checks = [good for batch in found for good in batch.column(CHECKED).to_pylist()]
     assert checks == [n not in (7, 9) for n in range(21)]
     plain = next(decode.decode_batches(bytes(data), queue, CORE, end_offset=1 << 62))

@@ -31,7 +31,7 @@ def begun(path: Path) -> TableWriter:
 
 def write(path: Path, start: int, end: int) -> int:
     """Write a file with these offsets; return its size."""
-    schema = arrow_schema(CORE).append(pa.field(CHECKED, pa.bool_()))
+    schema = arrow_schema((*CORE, CHECKED))
     rows = [{"offset": at, "topic": QUEUE.topic, CHECKED: True} for at in range(start, end)]
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)

@@ -49,7 +49,7 @@ def begun(place: Path, bucket: LakeBucket, epoch: int = 0) -> ObjectTable:
 
 def staged(into: ObjectTable, bucket: LakeBucket, start: int, end: int) -> StagedBatch:
     """Write a file with these offsets, as a task would."""
-    schema = arrow_schema(CORE).append(pa.field(CHECKED, pa.bool_()))
+    schema = arrow_schema((*CORE, CHECKED))
     rows = [{"offset": at, "topic": QUEUE.topic, CHECKED: True} for at in range(start, end)]
     file, files = into.stage() / DAY / f"{start}-{end}.parquet", bucket.files()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), str(file), filesystem=files)

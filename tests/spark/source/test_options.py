@@ -44,6 +44,7 @@ def test_names_may_be_in_any_case_as_spark_hands_them_over() -> None:
         ("default", DEFAULT),
         ("core", CORE),
         ("all", ALL),
+        ("crc_ok,offset", ("crc_ok", "offset")),
         ("properties", ALL),
         ("offset", ("offset",)),
         (" Value , offset,value", ("value", "offset")),

@@ -47,18 +47,14 @@ def decode_batches(
     columns: Sequence[str],
     *,
     end_offset: int,
-    checks: bool = False,
     inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a pull's answer below `end_offset`.
 
     CorruptBatchError: it is not whole records. A batch has rows and bytes that Spark's JVM likes;
-    fewer if inflated bodies exceed `inflated_bytes_max`. With `checks` there is one column more,
-    `crc_ok`: whether the body matches its checksum, as far as that can be compared.
+    fewer if inflated bodies exceed `inflated_bytes_max`.
     """
     schema = arrow_schema(columns)
-    if checks:
-        columns, schema = (*columns, CHECKED), schema.append(pa.field(CHECKED, pa.bool_()))
     constant: dict[str, Callable[[int], pa.Array]] = {
         "topic": lambda count: _repeated(queue.topic, count),
         "shard": lambda count: _repeated(queue.shard, count),

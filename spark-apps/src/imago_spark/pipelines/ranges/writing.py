@@ -18,7 +18,7 @@ from imago_spark import broker
 from imago_spark.columns.decode import decode_batches
 from imago_spark.columns.memory import settle
 from imago_spark.pipelines.tables.bucket import files_of
-from imago_spark.schema import CORE
+from imago_spark.schema import CHECKED, CORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def write_range(
         broker.check_incarnation(options, wanted)
         for piece in broker.pieces(options, wanted):
             for batch in decode_batches(
-                piece.body, wanted.queue, CORE, end_offset=wanted.end, checks=True
+                piece.body, wanted.queue, (*CORE, CHECKED), end_offset=wanted.end
             ):
                 for day, rows in _by_day(batch):
                     if day not in days:

@@ -109,7 +109,7 @@ def schema() -> Any:
     import pyarrow as pa
     from deltalake import Schema
 
-    whole: pa.Schema = arrow_schema(CORE).append(pa.field(CHECKED, pa.bool_()))
+    whole: pa.Schema = arrow_schema((*CORE, CHECKED))
     return Schema.from_arrow(whole.append(pa.field(DAY, pa.date32())))
 
 
