@@ -18,7 +18,6 @@ from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from types import TracebackType
 
     from imago_client.core.consuming.following import Wanted
     from imago_client.core.sending.requesting import AwaitedReplies
@@ -251,12 +250,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:

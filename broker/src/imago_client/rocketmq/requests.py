@@ -12,7 +12,6 @@ from imago_client.errors import ClientError, NoReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from imago_client.config import ProducerConfig
     from imago_client.core.sending.requesting import AwaitedReplies, ReceivedReply
@@ -85,12 +84,7 @@ class Requester:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     async def _be_known(self) -> None:

@@ -13,7 +13,6 @@ from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from types import TracebackType
 
     from imago_client.config import ProducerConfig
     from imago_client.core.state import ClientState
@@ -102,12 +101,7 @@ class TransactionProducer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     def asked(self, address: str, command: RemotingCommand) -> None:

@@ -20,7 +20,6 @@ from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
-    from types import TracebackType
 
     from imago_client.config import ConsumerConfig
     from imago_client.core.consuming.following import Wanted
@@ -175,12 +174,7 @@ class PushConsumer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.stop()
 
     async def consume_now(self, message: ReceivedMessage) -> None:

@@ -13,7 +13,6 @@ from imago_client.received import ReceivedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
 
     from imago_client.message_queue import MessageQueue
     from imago_client.rocketmq.push.handler_pool import Job
@@ -122,12 +121,7 @@ class Subscriber:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_error: object) -> None:
         if kind is None and not self._manual:
             self._finish(list(self._handed))
         await self.stop()

@@ -69,11 +69,6 @@ def result_of(status: ReadStatus, asked_offset: int) -> PullResult:
     return _OF_STATUS[status]
 
 
-def code_of(status: ReadStatus, asked_offset: int) -> ResponseCode:
-    """Return the answer's code for what a read found."""
-    return result_of(status, asked_offset).code
-
-
 @dataclass(slots=True)
 class PullOutcome:
     """How a pull ended, and all that its answer says."""
