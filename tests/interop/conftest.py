@@ -16,7 +16,7 @@ from imago_testing.interop.rocketmq import Admin, RocketmqClient
 from imago_testing.interop.targets import (
     METAQ_TOPICS,
     Target,
-    TargetName,
+    applies,
     chosen_target,
     running_target,
 )
@@ -29,41 +29,29 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 OLDER, NEWER = "rocketmq4", "rocketmq5"
-MODULES_OF_TARGET = {
-    TargetName.IMAGO: ("test_metaq", "test_rocketmq", "test_cross"),
-    TargetName.METAQ_ORIGINAL: ("test_metaq",),
-    TargetName.ROCKETMQ_ORIGINAL: ("test_rocketmq",),
-}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what does not apply to the target, and mark what only repeats the newer client's.
-
-    An original broker speaks one protocol: the tests of the other do not apply to it.
-    """
+    """Leave out what does not apply to the target; mark what only repeats the newer client's."""
     for item in items:
         parameters = getattr(item, "callspec", None)
         is_older = parameters is not None and parameters.params.get("rocketmq") == OLDER
         if is_older and not item.get_closest_marker("both_clients"):
             item.add_marker(pytest.mark.full)
-    every = {prefix for prefixes in MODULES_OF_TARGET.values() for prefix in prefixes}
-    prefixes = tuple(every.difference(MODULES_OF_TARGET[chosen_target()]))
-    out = [
-        item
-        for item in items
-        if prefixes and item.path.parent == HERE and item.path.name.startswith(prefixes)
-    ]
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    target = chosen_target()
+    out = {item for item in ours if not applies(item.path.relative_to(HERE).parts[0], target)}
     items[:] = [item for item in items if item not in out]
-    config.hook.pytest_deselected(items=out)
+    config.hook.pytest_deselected(items=list(out))
 
 
 @pytest.fixture(scope="session")
 def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, JavaDriver]]:
     """The driver processes that the target needs, started side by side."""
-    prefixes = MODULES_OF_TARGET[chosen_target()]
-    names = [METAQ] if "test_metaq" in prefixes else []
-    names += [ROCKETMQ4, ROCKETMQ5] if "test_rocketmq" in prefixes else []
+    target = chosen_target()
+    names = [METAQ] if applies("metaq", target) else []
+    names += [ROCKETMQ4, ROCKETMQ5] if applies("rocketmq", target) else []
     with running_drivers(names, tmp_path_factory.mktemp) as started:
         yield started
 

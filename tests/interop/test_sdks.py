@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +16,16 @@ from imago_client import ConsumerConfig, Message, StartFrom
 from imago_client.blocking import Client
 from imago_testing.interop.members import Members
 from imago_testing.interop.sdk_original import put_there
+from imago_testing.interop.sdk_programs import SdkProgram, SteadySdk, ran
 from imago_testing.interop.targets import TargetName, chosen_target, imago_up
 from imago_testing.java.driver import java_command
 from imago_testing.java.modules import ROCKETMQ5_SDK
 from imago_testing.java.originals import rocketmq_proxy
-from imago_testing.java.toolchain import ToolMissingError
 from imago_testing.processes.certificates import Authority
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-pytestmark = [pytest.mark.others]
 
 OTHERS = Path(__file__).parent / "others"
 TEN = [f"n{number}" for number in range(10)]
@@ -57,33 +52,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, A
         return
     with imago_up(folder, shards=2, options=CHECKS) as ready:
         yield ready
-
-
-def ran(*command: str | Path, cwd: Path, **environment: str) -> Any:
-    """Run a program to its end; return the JSON of its last line."""
-    if shutil.which(command[0]) is None:
-        raise ToolMissingError(f"{command[0]} is not on the PATH: install Go, and Node with npm")
-    done = subprocess.run(
-        command, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
-    return json.loads(done.stdout.splitlines()[-1] if done.stdout else "{}")
-
-
-@dataclass(frozen=True)
-class SdkProgram:
-    """A program that tells stories by one SDK."""
-
-    command: tuple[str | Path, ...]
-    home: Path
-    environment: Mapping[str, str]
-
-    def __call__(self, *words: str, **more: str) -> Any:
-        """Tell a story to its end. The fifth word is a password: command lines have none, as
-        everybody on a machine may read them."""
-        secret = {"SDK_PASSWORD": words[4]} if words[4:] else {}
-        environment = {**self.environment, **secret, **more}
-        return ran(*self.command, *words[:4], cwd=self.home, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +90,13 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> SdkProgram:
     return SdkProgram(("node", "main.js"), home, {"HOME": str(home)})
 
 
-@pytest.fixture(params=["python", "java", "go", "node"])
+JAVA = pytest.param("java", marks=pytest.mark.interop)
+PYTHON = pytest.param("python", marks=[pytest.mark.interop, pytest.mark.full])
+GO = pytest.param("go", marks=pytest.mark.others)
+NODE = pytest.param("node", marks=pytest.mark.others)
+
+
+@pytest.fixture(params=[PYTHON, JAVA, GO, NODE])
 def sdk(request: pytest.FixtureRequest) -> SdkProgram:
     found: SdkProgram = request.getfixturevalue(request.param)
     return found
@@ -148,10 +122,7 @@ def all_grpc(ready: Mapping[str, Any]) -> str:
     return ";".join(str(broker["grpc"]) for broker in ready["brokers"])
 
 
-EACH = ("sdk-java", "sdk-python", "sdk-go", "sdk-node")
-
-
-@pytest.mark.shows("send", "group", "filter", clients=EACH)
+@pytest.mark.shows("send", "group", "filter")
 def test_messages_go_there_and_back(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -162,7 +133,7 @@ def test_messages_go_there_and_back(
     assert found.get("properties", {"colour": "red"}) == {"colour": "red"}
 
 
-@pytest.mark.shows("send-ordered", clients=EACH)
+@pytest.mark.shows("send-ordered")
 def test_messages_of_a_group_stay_in_order(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -171,7 +142,7 @@ def test_messages_of_a_group_stay_in_order(
     assert found == {str(group): [f"f{n}" for n in range(group, 12, 3)] for group in range(3)}
 
 
-@pytest.mark.shows("timer", clients=EACH)
+@pytest.mark.shows("timer")
 def test_messages_wait_for_their_time_or_are_recalled(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -180,7 +151,7 @@ def test_messages_wait_for_their_time_or_are_recalled(
     assert found == {"bodies": ["late"], "early": False, "more": []}
 
 
-@pytest.mark.shows("transactions", clients=EACH)
+@pytest.mark.shows("transactions")
 def test_transactions_end_as_said_or_are_asked_about(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -188,7 +159,7 @@ def test_transactions_end_as_said_or_are_asked_about(
     assert sdk("transaction", grpc(cluster), topic) == {"bodies": ["commit", "orphan"]}
 
 
-@pytest.mark.shows("retry", "pop", clients=EACH)
+@pytest.mark.shows("retry", "pop")
 def test_a_push_consumer_gets_again_what_it_failed_with(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -201,7 +172,7 @@ def test_a_push_consumer_gets_again_what_it_failed_with(
     assert sorted(seen) == expected
 
 
-@pytest.mark.shows("send-ordered", "retry", clients=EACH)
+@pytest.mark.shows("send-ordered", "retry")
 def test_an_ordered_group_waits_for_what_it_failed_with(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -212,7 +183,7 @@ def test_an_ordered_group_waits_for_what_it_failed_with(
     assert [each.split()[0] for each in found["seen"]] == ["s0", "s0", "s1", "s2"]
 
 
-@pytest.mark.shows("priority", clients=EACH)
+@pytest.mark.shows("priority")
 def test_the_highest_priority_comes_first(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -220,7 +191,7 @@ def test_the_highest_priority_comes_first(
     assert sdk("urgent", grpc(cluster), topic) == {"bodies": ["u3", "u2", "u1"]}
 
 
-@pytest.mark.shows("lite-topics", clients=EACH)
+@pytest.mark.shows("lite-topics")
 def test_a_client_takes_up_lite_topics_one_by_one(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -229,7 +200,7 @@ def test_a_client_takes_up_lite_topics_one_by_one(
     assert sdk("chats", grpc(cluster), topic) == {"ann": ["a0", "a1", "a2"], "bob": ["b0"]}
 
 
-@pytest.mark.shows("retry", clients=EACH)
+@pytest.mark.shows("retry")
 def test_what_is_hidden_for_longer_comes_again(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -237,7 +208,7 @@ def test_what_is_hidden_for_longer_comes_again(
     assert sdk("again", grpc(cluster), topic) == {"attempts": [1, 2]}
 
 
-@pytest.mark.shows("dead", clients=EACH)
+@pytest.mark.shows("dead")
 def test_what_fails_too_often_is_a_dead_letter(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -248,7 +219,7 @@ def test_what_fails_too_often_is_a_dead_letter(
 
 
 @OURS
-@pytest.mark.shows("across", clients=EACH)
+@pytest.mark.shows("across")
 def test_clients_of_the_other_protocol_read_the_same(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -273,14 +244,11 @@ def test_clients_of_the_other_protocol_read_the_same(
     assert read == {b"r0", b"r1", b"r2", b"sent"}
 
 
-@OURS
-@pytest.mark.shows("users", clients=EACH)
-def test_credentials_and_rules_are_those_of_all_clients(
-    java: SdkProgram, python: SdkProgram, go: SdkProgram, node: SdkProgram, tmp_path: Path
-) -> None:
-    (tmp_path / "up").mkdir()
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]]:
+    """A cluster with a user, who may do everything with one topic of two."""
     options = ["--set", "acl.enabled=true"]
-    with imago_up(tmp_path / "up", shards=1, options=options) as ready:
+    with imago_up(tmp_path_factory.mktemp("guarded"), shards=1, options=options) as ready:
         token = (Path(str(ready["data"])) / "admin-token").read_text().strip()
         rules = [
             {
@@ -291,73 +259,70 @@ def test_credentials_and_rules_are_those_of_all_clients(
         for name in ("orders", "other"):
             put(ready, f"topics/{name}", {"queues": 1}, token)
         put(ready, "users/ann", {"password": "password-of-ann", "rules": rules}, token)
-        for tell in (java, python, go, node):
-            endpoints = grpc(ready)
-            assert tell("send", endpoints, "orders", "ann", "password-of-ann") == {"sent": 1}
-            for told in (
-                ("orders", "ann", "password-of-eve"),
-                ("orders", "bob", "password-of-bob"),
-                ("other", "ann", "password-of-ann"),
-            ):
-                assert "refused" in tell("send", endpoints, *told), told
+        yield ready
 
 
 @OURS
-@pytest.mark.shows("tls", clients=("sdk-python", "sdk-node"))
-def test_one_port_takes_tls_and_plain_text(
-    java: SdkProgram, python: SdkProgram, go: SdkProgram, node: SdkProgram, tmp_path: Path
+@pytest.mark.shows("users")
+def test_credentials_and_rules_are_those_of_all_clients(
+    sdk: SdkProgram, guarded: Mapping[str, Any]
 ) -> None:
-    """Java's and Go's SDKs take any certificate; the others check whose it is."""
-    (home := tmp_path / "up").mkdir()
-    authority = Authority(tmp_path / "authority")
+    endpoints = grpc(guarded)
+    assert sdk("send", endpoints, "orders", "ann", "password-of-ann") == {"sent": 1}
+    for told in (
+        ("orders", "ann", "password-of-eve"),
+        ("orders", "bob", "password-of-bob"),
+        ("other", "ann", "password-of-ann"),
+    ):
+        assert "refused" in sdk("send", endpoints, *told), told
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Where a broker with a certificate is, and the authority that gave it."""
+    authority = Authority(tmp_path_factory.mktemp("authority"))
     server = authority.issue("server")
     named = {"certificate_file": server.certificate, "key_file": server.key}
     options = [part for key, file in named.items() for part in ("--set", f"tls.{key}={file}")]
-    trusting = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority.file)}
-    with imago_up(home, shards=1, options=options) as ready:
+    with imago_up(tmp_path_factory.mktemp("secured"), shards=1, options=options) as ready:
         make_topic(ready, "orders", "NORMAL")
-        words = ("send", grpc(ready), "orders")
-        for tell in (java, go):
-            assert tell(*words) == tell(*words, "plain") == {"sent": 1}
-        for tell in (python, node):
-            assert tell(*words) == tell(*words, "tls", **trusting) == {"sent": 1}
-            assert "refused" in tell(*words, "tls"), "nobody has said that this authority is good"
-
-
-class SteadySdk:
-    """A program that sends and receives until it is told to stop."""
-
-    def __init__(self, program: SdkProgram, endpoints: str, topic: str) -> None:
-        # What it prints of each fault is its own way to say so.
-        with (program.home / "faults.txt").open("wb") as faults:
-            self._process = subprocess.Popen(
-                [*program.command, "steady", endpoints, topic],
-                cwd=program.home,
-                env={**os.environ, **program.environment},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=faults,
-                text=True,
-            )
-
-    def goes_on(self, sends: int) -> None:
-        """Wait until so many more sends were acknowledged, twenty a line."""
-        assert self._process.stdout is not None
-        for _ in range(sends // 20):
-            assert self._process.stdout.readline(), "it has ended"
-
-    def ended(self) -> Any:
-        """Have it read what is left; return what it says."""
-        out, _ = self._process.communicate(timeout=300)
-        assert self._process.returncode == 0
-        return json.loads(out.splitlines()[-1])
+        yield grpc(ready), authority.file
 
 
 @OURS
-@pytest.mark.shows("killed", clients=EACH)
-@pytest.mark.parametrize("names", [("java", "python"), ("go", "node")])
+@pytest.mark.shows("tls")
+@pytest.mark.parametrize("sdk", [PYTHON, NODE], indirect=True)
+def test_one_port_takes_tls_of_who_is_trusted_and_plain_text(
+    sdk: SdkProgram, secured: tuple[str, Path]
+) -> None:
+    trusting = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(secured[1])}
+    words = ("send", secured[0], "orders")
+    assert sdk(*words) == sdk(*words, "tls", **trusting) == {"sent": 1}
+    assert "refused" in sdk(*words, "tls"), "nobody has said that this authority is good"
+
+
+@OURS
+@pytest.mark.shows("send")
+@pytest.mark.parametrize("sdk", [JAVA, GO], indirect=True)
+def test_one_port_takes_tls_of_anybody_and_plain_text(
+    sdk: SdkProgram, secured: tuple[str, Path]
+) -> None:
+    """Java's and Go's SDKs take any certificate."""
+    words = ("send", secured[0], "orders")
+    assert sdk(*words) == sdk(*words, "plain") == {"sent": 1}
+
+
+@OURS
+@pytest.mark.shows("killed")
+@pytest.mark.parametrize(
+    "sdks",
+    [
+        pytest.param("java python", marks=[pytest.mark.interop, pytest.mark.full]),
+        pytest.param("go node", marks=pytest.mark.others),
+    ],
+)
 def test_nothing_acknowledged_is_lost_or_comes_again_when_masters_go(
-    request: pytest.FixtureRequest, names: tuple[str, ...], tmp_path: Path
+    request: pytest.FixtureRequest, sdks: str, tmp_path: Path
 ) -> None:
     """One is killed, the next stops in order; what clients see of it are errors to try again."""
     with imago_up(tmp_path, shards=1, replicas=3) as ready:
@@ -365,7 +330,7 @@ def test_nothing_acknowledged_is_lost_or_comes_again_when_masters_go(
         members.settled(3)
         endpoints = all_grpc(ready)
         running = []
-        for name in names:
+        for name in sdks.split():
             program: SdkProgram = request.getfixturevalue(name)
             topic = {"queues": 1, "attributes": {"message.type": "NORMAL"}}
             put(ready, f"topics/steady-{name}", topic)

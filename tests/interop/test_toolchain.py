@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from imago_testing.interop.targets import chosen_target
+from imago_testing.interop.targets import TargetName, applies, chosen_target
 from imago_testing.java.toolchain import ToolMissingError, toolchain
 
-if TYPE_CHECKING:
-    from pathlib import Path
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +46,21 @@ def test_unknown_target_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTEROP_TARGET", "kafka-original")
     with pytest.raises(ValueError, match="kafka-original"):
         chosen_target()
+
+
+@pytest.mark.parametrize(
+    ("target", "places"),
+    [
+        (TargetName.METAQ_ORIGINAL, {"metaq"}),
+        (TargetName.ROCKETMQ_ORIGINAL, {"rocketmq", "test_sdks.py"}),
+    ],
+)
+def test_an_original_is_asked_in_its_own_protocol(target: TargetName, places: set[str]) -> None:
+    """By the tree: a folder or module that moves leaves its target, or is asked of a wrong one."""
+    there = {
+        each.relative_to(HERE).parts[0]
+        for each in HERE.rglob("test_*.py")
+        if each.name != "test_toolchain.py"
+    }
+    assert {each for each in there if applies(each, target)} == places
+    assert all(applies(each, TargetName.IMAGO) for each in there)

@@ -151,8 +151,10 @@ def _pairs(item: pytest.Function) -> Iterator[tuple[str, str]]:
 
 def _by_fixtures(item: pytest.Function) -> set[str]:
     named = {"metaq", "rocketmq4", "rocketmq5"} & set(item.fixturenames)
-    chosen = item.callspec.params.get("rocketmq") if hasattr(item, "callspec") else None
-    return named | ({str(chosen)} if chosen else set())
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    chosen = {str(params["rocketmq"])} if "rocketmq" in params else set()
+    languages = f"{params.get('sdk', '')} {params.get('sdks', '')}".split()
+    return named | chosen | {f"sdk-{language}" for language in languages}
 
 
 def matrix() -> str:

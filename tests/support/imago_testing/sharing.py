@@ -2,10 +2,11 @@
 
 Tests of one module share processes and what else is made once for a module, so a module runs on one
 worker from its first test to its last. The tests of the original Java clients share three JVMs and
-a cluster, those that make clusters of their own share three others, those of Spark a session: each
-is a group. Two workers of three begin with the groups that mostly wait for processes, the longest
-first, so that no worker is left with one at the end. The third begins at the other end, with tests
-that only compute, and so uses the time in which the others wait. They meet in the middle.
+a cluster, those that make clusters of their own share three others, those of SDKs share programs,
+those of Spark a session: each is a group. Two workers of three begin with the groups that mostly
+wait for processes, the longest first, so that no worker is left with one at the end. The third
+begins at the other end, with tests that only compute, and so uses the time in which the others
+wait. They meet in the middle.
 
 `pytest -n 4 --dist loadgroup` goes by it. Groups come from the tests' names and not from markers of
 pytest-xdist: it writes those into a field that pytest 9.2 no longer reads, and then shares nothing.
@@ -37,6 +38,7 @@ SHARED: Final = {
     ),
     "tests/interop/rocketmq/test_rocketmq_access.py": "java with users",
     "tests/interop/rocketmq/test_rocketmq_tls.py": "java with TLS",
+    "tests/interop/test_sdks.py": "SDKs",
     "tests/interop/": "java",
     "tests/spark/": "spark",
 }
@@ -46,6 +48,7 @@ APART: Final = frozenset({"tests/chaos/test_cluster.py"})
 LONGEST: Final = (
     "java",
     "spark",
+    "SDKs",
     "java with clusters of its own",
     "tests/chaos/test_cluster.py",
     "tests/chaos/test_originals.py",

@@ -41,6 +41,18 @@ def chosen_target() -> TargetName:
     return TargetName(os.environ.get("INTEROP_TARGET", TargetName.IMAGO.value))
 
 
+def applies(place: str, target: TargetName) -> bool:
+    """Whether what lies in tests/interop at this place, a folder or module, applies to a target.
+
+    An original broker speaks one protocol: the tests of the other do not apply to it.
+    """
+    wanted = {
+        TargetName.METAQ_ORIGINAL: ("metaq", "test_toolchain.py"),
+        TargetName.ROCKETMQ_ORIGINAL: ("rocketmq", "test_sdks.py", "test_toolchain.py"),
+    }
+    return target is TargetName.IMAGO or place in wanted[target]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Addresses of what runs. Empty: this target does not speak that protocol."""
