@@ -74,6 +74,13 @@ async def test_topics_are_created_listed_described_and_deleted(
         described = run.json("topic describe orders")
         assert sum(queue["maxOffset"] for queue in described["queues"]) == 3
         assert "3 messages" in run.ok("topic describe orders")
+        (held,) = run.json("topic list --long")
+        assert held["messages"] == 3
+        assert held["updatedMs"] == max(queue["updatedMs"] for queue in described["queues"])
+        run.ok("group reset billing orders --to earliest --create --yes")
+        assert run.json("topic describe orders")["lag"] == {"billing": 3}
+        told = run.ok("topic describe orders --look 0.01")
+        assert "it gets 0.0 messages a second\nlag: billing 3" in told
         run.ok("topic delete orders --yes")
         assert run.json("topic list") == []
 
@@ -264,7 +271,11 @@ async def test_what_is_to_be_made_is_named(commands: RunBody) -> None:
     def body(run: Commands) -> None:
         assert run.json("produce fresh a b --create")["sent"] == 2
         assert run.json("produce fresh c --create")["sent"] == 1
-        assert run.run("bench --topic fresh --seconds 0.5 --protocol rocketmq").exit_code == 0
+        bench = "bench --topic fresh --seconds 0.5 --protocol rocketmq"
+        assert run.run(bench).exit_code == 0
+        sent, read = run.json(f"{bench} --rate 20 --consumers 2")
+        assert sent["messages"] == 10, "when they are due, whatever the answers take"
+        assert read["messages"] >= 10
         assert len(run.rows("consume fresh --count 3")) == 3
         run.ok("group reset early fresh --to latest --create --yes")
         assert run.json("group describe early")["lag"] == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 from imago_cli.clusters.missing import Partial, apart_from, end_with, told
 from imago_cli.connect import (
@@ -47,6 +48,9 @@ def list_topics(
     everything: Annotated[
         bool, Option("--all", help="Also system, retry and dead-letter topics.")
     ] = False,
+    is_long: Annotated[
+        bool, Option("--long", "-l", help="Also how much each one holds; it asks every shard.")
+    ] = False,
     partial: Partial = False,
     as_json: AsJson = False,
 ) -> None:
@@ -54,38 +58,82 @@ def list_topics(
     with connected(bootstrap) as client:
         clusters = {shard.cluster for shard in client.admin.shards()}
         rows = [
-            _listed(client, topic)
+            _listed(client, topic, is_long=is_long)
             for topic in client.admin.topics()
             if everything or not is_system(topic, clusters)
         ]
         missing = client.admin.missing_shards()
     if as_json:
-        print_json([dict(zip(("topic", "shards", "queues"), row, strict=True)) for row in rows])
+        print_json(rows)
     else:
-        print_table("", ("topic", "shards", "queues"), rows)
+        columns = ("topic", "shards", "queues", *(("messages", "last message") if is_long else ()))
+        cells = [(*each, moment(last)) for *each, last in map(dict.values, rows)] if is_long else []
+        print_table("", columns, cells or [tuple(row.values()) for row in rows])
     end_with(missing, partial=partial)
 
 
 def describe(
     topic: str,
+    look_s: Annotated[
+        float, Option("--look", least=0, most=60, help="Seconds in which to see how fast it grows.")
+    ] = 0.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partial: Partial = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each queue of a topic holds, and its settings. Exit code 1: a shard is away."""
+    """Show what each queue of a topic holds, its settings, and who is how far behind in it.
+
+    Exit code 1: a shard is away.
+    """
     with connected(bootstrap) as client:
         if topic not in (known := client.admin.topics()):
             raise unknown_topic(topic, known)
         settings = client.admin.topic_settings(topic)
         bounds = client.admin.topic_bounds(topic)
+        lags = _lags(client, bounds)
+        grown = _grown(client, topic, bounds, look_s)
         missing = client.admin.missing_shards(topic)
     if as_json:
         queues = [_bounds_json(one) for one in bounds]
         shown = {shard: _settings_json(one) for shard, one in settings.items()}
-        print_json({"topic": topic, "settings": shown, "queues": queues, "missing": told(missing)})
+        more = {"perSecond": grown} if look_s else {}
+        said = {"topic": topic, "settings": shown, "queues": queues, "lag": lags}
+        print_json(said | more | {"missing": told(missing)})
     else:
         _print_described(topic, bounds, settings)
+        if look_s:
+            print_line(f"it gets {grown:,.1f} messages a second")
+        if lags:
+            print_line(f"lag: {', '.join(f'{group} {lag}' for group, lag in lags.items())}")
     end_with(missing, partial=partial)
+
+
+def _grown(client: Client, topic: str, bounds: Sequence[QueueBounds], look_s: float) -> float:
+    """Return how many messages a second it gets; 0.0 where nobody asks."""
+    if not look_s:
+        return 0.0
+    began = time.monotonic()
+    time.sleep(look_s)
+    later = client.admin.topic_bounds(topic)
+    new = sum(one.max_offset for one in later) - sum(one.max_offset for one in bounds)
+    return round(new / (time.monotonic() - began), 1)
+
+
+def _lags(client: Client, bounds: Sequence[QueueBounds]) -> dict[str, int]:
+    """Return by group what it has not read of the queues in which it has committed an offset."""
+    from imago_client import BrokerError
+
+    ends = {one.queue: one.max_offset for one in bounds}
+    try:
+        known = client.admin.committed_offsets()
+    except BrokerError:  # not everybody may see all groups
+        return {}
+    places = {group: {q: at for q, at in of.items() if q in ends} for group, of in known.items()}
+    return {
+        group: sum(max(0, ends[queue] - at) for queue, at in of.items())
+        for group, of in sorted(places.items())
+        if of
+    }
 
 
 def _print_described(
@@ -131,9 +179,15 @@ def delete(
     end_with(missing, partial=partial, lacks="not deleted")
 
 
-def _listed(client: Client, topic: str) -> tuple[str, int, int]:
+def _listed(client: Client, topic: str, *, is_long: bool) -> dict[str, Any]:
     queues = client.admin.placed_queues(topic)
-    return topic, len({queue.shard for queue in queues}), len(queues)
+    shards = len({queue.shard for queue in queues})
+    found: dict[str, Any] = {"topic": topic, "shards": shards, "queues": len(queues)}
+    if is_long:
+        bounds = client.admin.topic_bounds(topic)
+        found["messages"] = sum(one.max_offset - one.min_offset for one in bounds)
+        found["updatedMs"] = max((one.updated_ms for one in bounds), default=0)
+    return found
 
 
 def _bounds_json(one: QueueBounds) -> dict[str, object]:

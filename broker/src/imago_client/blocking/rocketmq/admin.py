@@ -36,6 +36,7 @@ class Admin:
     create_group = blocking(AsyncAdmin.create_group)
     delete_group = blocking(AsyncAdmin.delete_group)
     describe_group = blocking(AsyncAdmin.describe_group)
+    committed_offsets = blocking(AsyncAdmin.committed_offsets)
     group_owners = blocking(AsyncAdmin.group_owners)
     set_request_mode = blocking(AsyncAdmin.set_request_mode)
     group_delays = blocking(AsyncAdmin.group_delays)
