@@ -170,3 +170,18 @@ def test_workers_of_a_session_of_ours_load_what_is_compiled(spark: SparkSession)
         return sys.modules["pyspark"].__file__
 
     assert spark.sparkContext.parallelize([0], 1).map(loaded).collect() == [pyspark.__file__]
+
+
+def test_a_stream_goes_on_whose_driver_died_as_it_wrote_its_first_plan(
+    spark: SparkSession, cluster: str, client: Client, tmp_path: Path
+) -> None:
+    fill(client, "first-plan")
+    plan = tmp_path / "checkpoint" / "offsets" / ".0.f10719d4-6cbd-4003-ba80-ea37f60812a2.tmp"
+    plan.parent.mkdir(parents=True)
+    plan.write_text("v1")
+    options = {"bootstrap": cluster, "subscribe": "first-plan", "startingOffsets": "earliest"}
+    rows = spark.readStream.format("imago").options(**options).load()
+    writer = rows.writeStream.format("parquet").trigger(availableNow=True)
+    places = {"checkpointLocation": str(tmp_path / "checkpoint"), "path": str(tmp_path / "rows")}
+    writer.options(**places).start().awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == COUNT

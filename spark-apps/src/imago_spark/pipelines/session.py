@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from imago_spark.pipelines.spark_home import compiled_pyspark
+
+_OF_ALL: Final[dict[str, bool | float | int | str | None]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # Else a driver that is killed as it writes its first plan leaves a checkpoint for nobody.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+}
 
 
 def session(
@@ -29,9 +37,8 @@ def session(
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", str(cores))
-        .config("spark.sql.parquet.compression.codec", "zstd")
+        .config(map=_OF_ALL)
     )
     with compiled_pyspark():
         return builder.getOrCreate()
@@ -44,9 +51,4 @@ def is_submitted() -> bool:
 
 def submitted_session(name: str) -> SparkSession:
     """Return the session that the submitter configured; days are those of UTC."""
-    return (
-        SparkSession.builder.appName(name)
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.parquet.compression.codec", "zstd")
-        .getOrCreate()
-    )
+    return SparkSession.builder.appName(name).config(map=_OF_ALL).getOrCreate()
