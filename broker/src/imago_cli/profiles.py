@@ -136,7 +136,8 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise CommandUsageError(
             f"{file}: {error.strerror}",
-            cure=f"write your profiles there, or name the file: {FILE_VARIABLE}",
+            cure="imago profile add NAME --bootstrap HOST:PORT makes one there, or name the file:"
+            f" {FILE_VARIABLE}",
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandUsageError(f"{file}: {error}") from error

@@ -88,7 +88,7 @@ def bench(
         float | None,
         Option(
             least=1,
-            most=1e6,
+            most=1_000_000,
             help="Messages a second, whatever the answers take: each one's time counts from when"
             " it was due.",
             show_default="each send begins as another ends",

@@ -117,7 +117,7 @@ def produce(
         ),
     ] = False,
     rate: Annotated[
-        float | None, Option(least=0.001, most=1e6, help="Messages a second, at most.")
+        float | None, Option(least=0.001, most=1_000_000, help="Messages a second, at most.")
     ] = None,
     in_flight: Annotated[
         int | None,
@@ -385,4 +385,5 @@ def _report(pace: Pace, *, as_json: bool) -> None:
         )
     else:
         rate = f", {pace.rate:,.0f}/s" if pace.count > 1 else ""
-        say(f"{pace.count:,} sent, {pace.size:,} bytes{rate}")
+        size = f"{pace.size:,} {'byte' if pace.size == 1 else 'bytes'}"
+        say(f"{pace.count:,} sent, {size}{rate}")
