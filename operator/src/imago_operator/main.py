@@ -130,14 +130,22 @@ def _heed_signals(stop: asyncio.Event) -> None:
 class Operator:
     """All parts of a running operator."""
 
-    def __init__(self, settings: Settings, api: ApiServer, http: BrokerHttp, metrics: Metrics):
+    def __init__(
+        self,
+        settings: Settings,
+        api: ApiServer,
+        lease_api: ApiServer,
+        http: BrokerHttp,
+        metrics: Metrics,
+    ) -> None:
+        """`lease_api`: a session of its own, so that no renewal waits for calls of the work."""
         self._settings, self._api, self._metrics = settings, api, metrics
         sender = EventSender(api)
         self._recorder = Recorder(
             sender, now, lambda: uuid.uuid4().hex[:16], identity=settings.lease.identity
         )
         self.kube = Kubernetes(api, self._recorder, clock=clock)
-        self.leadership = Leadership(api, settings.lease, clock=clock, now=now, lost=end)
+        self.leadership = Leadership(lease_api, settings.lease, clock=clock, now=now, lost=end)
         self.context = Context(
             kube=self.kube,
             brokers=BrokerFinder(self.kube, http),
@@ -163,11 +171,12 @@ class Operator:
     async def made(cls, settings: Settings, stack: AsyncExitStack) -> Operator:
         """Return an operator whose sessions are closed with the stack."""
         metrics = Metrics(time.time)
-        api = await stack.enter_async_context(
-            ApiServer(settings.credentials, counted=metrics.called)
-        )
+        api, lease_api = [
+            await stack.enter_async_context(ApiServer(settings.credentials, counted=metrics.called))
+            for _ in range(2)
+        ]
         http = await stack.enter_async_context(BrokerHttp(lambda: uuid.uuid4().hex))
-        return cls(settings, api, http, metrics)
+        return cls(settings, api, lease_api, http, metrics)
 
     def _measure(self) -> None:
         self._metrics.watch_work(lambda: self.loop.depth, self.loop.running)

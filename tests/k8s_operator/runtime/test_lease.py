@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import web
 
+from imago_operator.kube.credentials import Credentials
+from imago_operator.main import Operator, Settings
+from imago_operator.model.desired import OperatorInfo
 from imago_operator.model.renewals import DURATION_S
 from imago_operator.runtime.lease import RENEW_S, Leadership, LeasePlace
 from imago_testing.kubernetes.fake_api_server import Call, FakeApiServer, Refused
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+VERBS = {"GET": "get", "POST": "create", "PUT": "update"}
 
 
 class LostError(Exception):
@@ -131,3 +143,55 @@ async def test_an_api_server_that_fails_does_not_end_it_before_time() -> None:
     assert both.one.held
     both.clock += 2
     assert not both.one.held
+
+
+@asynccontextmanager
+async def hanging() -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """Serve leases alone; yield where, and what is set once another call hangs."""
+    kubernetes, hung, over = FakeApiServer(), asyncio.Event(), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if "leases" not in request.path:
+            hung.set()
+            await over.wait()
+        body = await request.read()
+        said, query = json.loads(body) if body else None, dict(request.query)
+        verb = VERBS[request.method]
+        try:
+            status, found = kubernetes.answer(verb, request.method, request.path, query, said)
+        except Refused as refused:
+            return web.json_response({"reason": refused.reason}, status=refused.status)
+        return web.json_response(found, status=status)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"http://{host}:{port}", hung
+    finally:
+        over.set()
+        await runner.cleanup()
+
+
+async def test_it_is_renewed_while_all_calls_of_the_work_wait() -> None:
+    place = LeasePlace(namespace="imago-system", name="imago-operator", identity="one")
+    info = OperatorInfo(version="1.0.0")
+    async with AsyncExitStack() as stack, hanging() as (server, hung):
+        settings = Settings(credentials=Credentials(server=server), operator=info, lease=place)
+        operator = await Operator.made(settings, stack)
+        work = []
+        while not operator._api._calls.locked():
+            call = operator.kube.get("ImagoTopic", "mq", "orders")
+            work.append(asyncio.create_task(call))
+            await asyncio.sleep(0)
+        await hung.wait()
+        renewing = asyncio.create_task(operator.leadership.acquire())
+        done, _ = await asyncio.wait({renewing}, timeout=50)
+        renewing.cancel()
+        for task in work:
+            task.cancel()
+        assert done
+        assert operator.leadership.held

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import aiohttp
+import orjson
 
 from imago_operator.errors import RetryError
 from imago_operator.kube.failures import RETRY_S, failure
@@ -70,7 +70,7 @@ class ApiServer:
         headers = self._headers() | {"Accept": accept}
         data = None
         if body is not None:
-            data = json.dumps(body, separators=(",", ":")).encode()
+            data = orjson.dumps(body)
             headers["Content-Type"] = content
         url = self._credentials.server + path
         assert self._session is not None, "to be entered first"
@@ -91,7 +91,7 @@ class ApiServer:
         if status >= 400:
             raise failure(verb, what, status, raw, given)
         try:
-            return json.loads(raw) if raw else {}
+            return orjson.loads(raw) if raw else {}
         except ValueError as error:
             raise RetryError(f"{verb} {what}: no JSON: {raw[:80]!r}", delay_s=RETRY_S) from error
 
