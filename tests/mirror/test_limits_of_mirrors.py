@@ -14,7 +14,12 @@ from imago_client.errors import BrokerError, ConnectionLostError
 from imago_mirror import copier, troubles, web
 from imago_mirror.copier import Ends
 from imago_mirror.core import notes
+from imago_mirror.core.assignment import QueuePlace
+from imago_mirror.core.notes import CopiedQueue, MirrorNote
+from imago_mirror.core.origins import SourceQueue
+from imago_mirror.core.positions import CopyPosition
 from imago_mirror.following import TopicFollowing
+from imago_mirror.knowledge import Knowledge
 from imago_mirror.mirror import RunningMirror
 from imago_mirror.settings import read_settings
 from imago_mirror.troubles import SOURCE, TARGET, MirrorTroubles
@@ -95,10 +100,48 @@ def test_a_topic_that_is_sealed_where_its_shard_is_drained_is_not_opened_again()
     looking: Any = TopicFollowing.__new__(TopicFollowing)
     admin = SimpleNamespace(topic_settings=topic_settings, alter_topic=alter_topic)
     looking._target = SimpleNamespace(admin=admin)
-    asyncio.run(looking._ensure("orders", 4, {}))
+    made = asyncio.run(looking._ensure("orders", 4, {}))
     assert altered == []
+    assert made == {QueuePlace("shard-0", number) for number in range(4)}
     asyncio.run(looking._ensure("orders", 5, {}))
     assert altered == [{"topic": "orders", "queues": 5, "attributes": {}}]
+
+
+def test_a_shard_with_more_queues_than_are_wanted_keeps_them() -> None:
+    asked: list[int] = []
+
+    async def topic_settings(topic: str) -> dict[str, TopicConfig]:
+        return {
+            f"shard-{shard}": TopicConfig(topic_name=topic, write_queue_nums=count)
+            for shard, count in enumerate((6, 2))
+        }
+
+    async def alter_topic(_: str, *, queues: int, **more: Any) -> None:
+        assert more == {"attributes": {}}
+        asked.append(queues)
+
+    looking: Any = TopicFollowing.__new__(TopicFollowing)
+    admin = SimpleNamespace(topic_settings=topic_settings, alter_topic=alter_topic)
+    looking._target = SimpleNamespace(admin=admin)
+    assert len(asyncio.run(looking._ensure("orders", 4, {}))) == 12
+    assert asked == [6]
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_queue_goes_where_another_mirror_of_the_name_copies_it_to(noted: bool) -> None:
+    queue = SourceQueue("A", "orders", 7, "shard-0", 1)
+    lane = CopiedQueue(QueuePlace("shard-0", 3), 9, CopyPosition(5, 5, 0, 5, 5))
+
+    async def newest() -> MirrorNote | None:
+        return MirrorNote(lanes={queue: lane}) if noted else None
+
+    looking: Any = TopicFollowing.__new__(TopicFollowing)
+    looking._knowledge, looking._newest, looking._read = Knowledge(), newest, None
+    targets = [QueuePlace("shard-0", number) for number in range(4)]
+    asyncio.run(looking._lanes("orders", [queue], targets))
+    found = looking._knowledge.note.lanes[queue]
+    assert found.target == QueuePlace("shard-0", 3 if noted else 1)
+    assert found.position.floor < 0, "what is there is looked for"
 
 
 def test_a_note_that_inflates_too_far_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

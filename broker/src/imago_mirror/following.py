@@ -19,6 +19,7 @@ from imago_wire.system_topics import SYSTEM_TOPICS, is_system
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from imago_mirror.core.notes import MirrorNote
     from imago_mirror.knowledge import Knowledge
     from imago_wire.remoting.bodies.config import TopicConfig
 
@@ -39,9 +40,12 @@ class TopicFollowing:
         ends: Ends,
         knowledge: Knowledge,
         halt: Callable[[Iterable[SourceQueue]], Awaitable[None]],
+        newest: Callable[[], Awaitable[MirrorNote | None]],
     ) -> None:
-        """`halt`: returns once queues are not being copied any more."""
-        self._halt = halt
+        """`halt`: returns once queues are not being copied any more; `newest`: the last note of
+        any mirror of the name."""
+        self._halt, self._newest = halt, newest
+        self._read: asyncio.Task[MirrorNote | None] | None = None
         self._ends, self._knowledge = ends, knowledge
         self._settings, self._troubles = ends.settings, ends.troubles
         self._source, self._target = ends.source_client, ends.target_client
@@ -67,6 +71,7 @@ class TopicFollowing:
         with self._troubles.at(TARGET, "shards"):
             shards = len(await self._target.admin.shards())
         self._troubles.end("shards")
+        self._read = None
         gate = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
 
         async def looked(name: str) -> list[SourceQueue]:
@@ -103,8 +108,10 @@ class TopicFollowing:
             return []
         places = [QueuePlace(queue.shard, queue.queue_id) for queue in sources]
         with self._troubles.at(TARGET, topic):
-            await self._ensure(topic, queues_wanted(places, target_shards), settings)
-            targets = [QueuePlace(q.shard, q.queue_id) for q in await self._places.queues(topic)]
+            # A route may be older than what another mirror of the name has seen to.
+            made = await self._ensure(topic, queues_wanted(places, target_shards), settings)
+            routed = {QueuePlace(q.shard, q.queue_id) for q in await self._places.queues(topic)}
+            targets = sorted(routed | made)
             await self._note_target(topic, targets)
             await self._lanes(topic, sources, targets)
         self._troubles.end(topic)
@@ -135,8 +142,13 @@ class TopicFollowing:
         ]
         return found
 
-    async def _ensure(self, topic: str, queues: int, settings: Mapping[str, TopicConfig]) -> None:
-        """Have the target's topic be like the source's: as many queues, and its attributes."""
+    async def _ensure(
+        self, topic: str, queues: int, settings: Mapping[str, TopicConfig]
+    ) -> set[QueuePlace]:
+        """Have the target's topic be like the source's: as many queues, and its attributes.
+
+        Return the queues that it has then, as far as its masters say.
+        """
         attributes = {
             name: value
             for config in settings.values()
@@ -147,19 +159,25 @@ class TopicFollowing:
         there = await admin.topic_settings(topic)
         if not there:
             await admin.create_topic(topic, queues=queues, attributes=attributes)
-            return
+            return set()
         # A shard that is drained takes none, however often it is asked.
-        open_ = [each.write_queue_nums for each in there.values() if each.perm & _PERM_WRITE]
-        has = min(open_, default=queues)
+        open_ = {
+            shard: each.write_queue_nums for shard, each in there.items() if each.perm & _PERM_WRITE
+        }
+        wanted = max((queues, *open_.values()))
+        grows = any(count < queues for count in open_.values())
         lacks = {
             name: value
             for name, value in attributes.items()
             if any((config.attributes or {}).get(name) != value for config in there.values())
         }
-        if has < queues or lacks:
-            await admin.alter_topic(
-                topic, queues=queues if has < queues else None, attributes=lacks
-            )
+        if grows or lacks:
+            await admin.alter_topic(topic, queues=wanted if grows else None, attributes=lacks)
+        return {
+            QueuePlace(shard, number)
+            for shard, count in open_.items()
+            for number in range(wanted if grows else count)
+        }
 
     async def _note_target(self, topic: str, targets: list[QueuePlace]) -> None:
         for shard in {place.shard for place in targets}:
@@ -179,6 +197,7 @@ class TopicFollowing:
             else:  # its topic, or its shard, has gone
                 await self._halt([queue])
                 self._knowledge.forget(queue)
+        await self._adopt([queue for queue in sources if queue not in lanes], targets, before)
         made = assign((QueuePlace(q.shard, q.queue_id) for q in sources), targets, before)
         for queue in sources:
             place = made.get(QueuePlace(queue.shard, queue.queue_id))
@@ -195,3 +214,21 @@ class TopicFollowing:
             lanes[queue] = CopiedQueue(
                 place, self._knowledge.target_incarnations.get((topic, place.shard), 0), position
             )
+
+    async def _adopt(
+        self,
+        new: list[SourceQueue],
+        targets: list[QueuePlace],
+        before: dict[QueuePlace, QueuePlace],
+    ) -> None:
+        """Have queues go where another mirror of the name copies them to already."""
+        if not new:
+            return
+        if self._read is None:
+            self._read = asyncio.ensure_future(self._newest())
+        if (note := await asyncio.shield(self._read)) is None:
+            return
+        for queue in new:
+            lane = note.lanes.get(queue)
+            if lane is not None and lane.target in targets:
+                before[QueuePlace(queue.shard, queue.queue_id)] = lane.target

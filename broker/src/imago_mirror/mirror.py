@@ -47,7 +47,7 @@ class RunningMirror:
         self.knowledge, ends = Knowledge(), Ends(settings)
         self._ends, self.troubles = ends, ends.troubles
         self._keeper = NoteKeeper(ends.target_client, settings.name)
-        self._following = TopicFollowing(ends, self.knowledge, self._halt)
+        self._following = TopicFollowing(ends, self.knowledge, self._halt, self._keeper.newest)
         self._translating = Translating(ends, self.knowledge)
         self._copiers: dict[SourceQueue, tuple[QueueCopier, asyncio.Task[None]]] = {}
         self._kept: Any = None

@@ -54,6 +54,16 @@ class NoteKeeper:
 
         `pending`: as it will be once the orders are taken that nobody has carried out yet.
         """
+        newest, orders = await self._all(self._ends)
+        if newest is not None and pending:
+            take(newest, orders)  # those that nobody has carried out yet
+        return newest
+
+    async def newest(self) -> MirrorNote | None:
+        """Return the newest note, whoever wrote it, and pass no order."""
+        return (await self._all({}))[0]
+
+    async def _all(self, ends: dict[MessageQueue, int]) -> tuple[MirrorNote | None, list[Order]]:
         queues = await self._reader.queues(self.topic)
         if await self._reader.lost_queues(self.topic):
             raise TryAgainError(
@@ -63,8 +73,7 @@ class NoteKeeper:
         newest: MirrorNote | None = None
         orders: list[Order] = []
         for queue in queues:
-            bodies, end = await self._bodies(queue)
-            self._ends[queue] = end
+            bodies, ends[queue] = await self._bodies(queue)
             for body in bodies:
                 note = decode(body)
                 if note is not None and (newest is None or note.number >= newest.number):
@@ -72,9 +81,7 @@ class NoteKeeper:
                     continue
                 if (order := decode_order(body)) is not None:
                     orders.append(order)
-        if newest is not None and pending:
-            take(newest, orders)  # those that nobody has carried out yet
-        return newest
+        return newest, orders
 
     async def _bodies(self, queue: MessageQueue) -> tuple[list[bytes], int]:
         end = await self._reader.max_offset(queue)
