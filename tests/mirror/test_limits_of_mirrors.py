@@ -136,7 +136,8 @@ def test_a_queue_goes_where_another_mirror_of_the_name_copies_it_to(noted: bool)
         return MirrorNote(lanes={queue: lane}) if noted else None
 
     looking: Any = TopicFollowing.__new__(TopicFollowing)
-    looking._knowledge, looking._newest, looking._read = Knowledge(), newest, None
+    looking._knowledge, looking._newest, looking._noted = Knowledge(), newest, None
+    looking._reading = asyncio.Lock()
     targets = [QueuePlace("shard-0", number) for number in range(4)]
     asyncio.run(looking._lanes("orders", [queue], targets))
     found = looking._knowledge.note.lanes[queue]

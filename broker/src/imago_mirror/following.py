@@ -45,7 +45,9 @@ class TopicFollowing:
         """`halt`: returns once queues are not being copied any more; `newest`: the last note of
         any mirror of the name."""
         self._halt, self._newest = halt, newest
-        self._read: asyncio.Task[MirrorNote | None] | None = None
+        self._reading = asyncio.Lock()
+        self._noted: tuple[MirrorNote | None] | None = None
+        """What was read of it in this look."""
         self._ends, self._knowledge = ends, knowledge
         self._settings, self._troubles = ends.settings, ends.troubles
         self._source, self._target = ends.source_client, ends.target_client
@@ -71,7 +73,7 @@ class TopicFollowing:
         with self._troubles.at(TARGET, "shards"):
             shards = len(await self._target.admin.shards())
         self._troubles.end("shards")
-        self._read = None
+        self._noted = None
         gate = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
 
         async def looked(name: str) -> list[SourceQueue]:
@@ -224,9 +226,11 @@ class TopicFollowing:
         """Have queues go where another mirror of the name copies them to already."""
         if not new:
             return
-        if self._read is None:
-            self._read = asyncio.ensure_future(self._newest())
-        if (note := await asyncio.shield(self._read)) is None:
+        async with self._reading:
+            if self._noted is None:
+                self._noted = (await self._newest(),)
+        (note,) = self._noted
+        if note is None:
             return
         for queue in new:
             lane = note.lanes.get(queue)
