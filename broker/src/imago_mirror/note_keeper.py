@@ -60,7 +60,7 @@ class NoteKeeper:
         return newest
 
     async def newest(self) -> MirrorNote | None:
-        """Return the newest note, whoever wrote it, and pass no order."""
+        """Return the newest note, from any writer, and pass no order."""
         return (await self._all({}))[0]
 
     async def _all(self, ends: dict[MessageQueue, int]) -> tuple[MirrorNote | None, list[Order]]:
