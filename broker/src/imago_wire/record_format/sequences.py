@@ -127,7 +127,7 @@ def _number(name: str, text: bytes) -> int:
 
 def without(properties: bytes) -> bytes:
     """Return the property string less everything that only these pages give a meaning."""
-    if PREFIX not in properties:
+    if properties.find(PREFIX) < 0:
         return properties
     parts = properties.split(names.VALUE_END)
     return names.VALUE_END.join(part for part in parts if not part.startswith(PREFIX))

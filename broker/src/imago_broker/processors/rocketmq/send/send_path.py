@@ -254,7 +254,7 @@ class SendPath:
             or len(body) > self._live.current.message_bytes_max
             or topic not in self._tails[handle.level]
             or not self._usual
-            or (self._light.enabled and DISPATCH in item.properties)
+            or (self._light.enabled and item.properties.find(DISPATCH) >= 0)
             or (self._placing.names and self._placing.concern(item.properties))
         ):
             session.serve_send(item)

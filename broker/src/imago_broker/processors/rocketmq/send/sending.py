@@ -218,6 +218,6 @@ def broker_properties(cluster: str, settings: RocketmqSection) -> bytes:
 
 def with_broker_properties(properties: bytes, added: bytes) -> bytes:
     """Return the properties with what the broker adds, in place of what another one has added."""
-    if b"CLUSTER\x01" in properties or b"MSG_REGION\x01" in properties:
+    if properties.find(b"CLUSTER\x01") >= 0 or properties.find(b"MSG_REGION\x01") >= 0:
         properties = props.without(properties, (b"CLUSTER", b"MSG_REGION", b"TRACE_ON"))
     return joined(properties, added)

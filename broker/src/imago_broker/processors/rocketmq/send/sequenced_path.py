@@ -109,7 +109,7 @@ class SequencedPath:
             messages = scan_batch(item.body, MESSAGES_MAX)
         except ProtocolError:
             return None
-        if b"TRAN_MSG" in item.properties or may_wait(item.properties):
+        if item.properties.find(b"TRAN_MSG") >= 0 or may_wait(item.properties):
             return None
         return _read_messages(messages, b"", tag)
 

@@ -15,7 +15,8 @@ _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}\Z")
 
 def may_wait(properties: bytes) -> bool:
     """Whether a message may ask for a level or a time, as far as a look tells that costs little."""
-    return b"DELAY" in properties or b"TIMER_" in properties
+    # `in` looks at bytes as a number first, and so raises and drops an error each time.
+    return properties.find(b"DELAY") >= 0 or properties.find(b"TIMER_") >= 0
 
 
 def is_timed(properties: bytes) -> bool:
