@@ -36,7 +36,10 @@ def imago(running: Up, *arguments: str, code: int = 0) -> Any:
     """Run a command that asks shard-0; return its JSON, or what it said of its failure."""
     admin = running.ready["brokers"][0]["admin"]
     command = [sys.executable, "-m", "imago_cli", *arguments, "--admin", admin, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    # A drain waits for a minute for consumers that may come back to a broker that has begun.
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=3 * SECONDS_MAX, check=False
+    )
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
 
