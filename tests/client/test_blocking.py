@@ -9,11 +9,12 @@ import pickle
 import socket
 import threading
 import warnings
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
 from imago_client import (
+    BrokerError,
     ClientClosedError,
     ClientConfig,
     ConnectionLostError,
@@ -27,8 +28,10 @@ from imago_client import (
 )
 from imago_client.blocking import Client
 from imago_client.blocking.faces import completed
+from imago_client.blocking.rocketmq import scan
 from imago_client.blocking.rocketmq.connection import BlockingConnection
 from imago_client.blocking.rocketmq.scan import ScanLimits
+from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,6 +75,42 @@ async def test_scan_ends_with_what_it_could_not_find(bootstrap: str) -> None:
             assert (only.status, only.next_offset) == (PullStatus.OFFSET_ILLEGAL, 3)
 
     await asyncio.to_thread(work)
+
+
+@pytest.mark.parametrize(
+    ("piece_bytes", "asked"),
+    [(256 << 10, [256 << 10, 128 << 10, 64 << 10, 64 << 10]), (4 << 10, [4 << 10] * 4)],
+)
+async def test_a_busy_broker_is_asked_for_less_and_never_for_more(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, piece_bytes: int, asked: list[int]
+) -> None:
+    sizes: list[int] = []
+    read, request = scan.pulling.read_pulled, scan.pulling.pull_request
+
+    def busy_at_first(*arguments: Any) -> Any:
+        if len(sizes) < 4:
+            raise BrokerError("127.0.0.1:1", ResponseCode.SYSTEM_BUSY, "busy")
+        return read(*arguments)
+
+    def noted(state: Any, arguments: Any) -> Any:
+        sizes.append(arguments.bulk_bytes)
+        return request(state, arguments)
+
+    monkeypatch.setattr(scan.pulling, "read_pulled", busy_at_first)
+    monkeypatch.setattr(scan.pulling, "pull_request", noted)
+    monkeypatch.setattr(scan, "_PAUSE_S_MAX", 0.0)
+
+    def work() -> None:
+        with Client(bootstrap) as client:
+            client.admin.create_topic("orders", queues=1)
+            client.producer().send(Message("orders", b"x"))
+            consumer = client.pull_consumer("g")
+            (queue,) = consumer.queues("orders")
+            (piece,) = consumer.scan(queue, 0, 1, ScanLimits(piece_bytes=piece_bytes))
+            assert [message.body for message in piece.messages()] == [b"x"]
+
+    await asyncio.to_thread(work)
+    assert sizes == asked
 
 
 async def test_scan_that_is_given_up_leaves_a_usable_client(bootstrap: str) -> None:

@@ -100,7 +100,8 @@ class QueueScan:
                     busy_s += pause_s
                     is_over = busy_s > self.limits.busy_s
                     # What an answer takes of a limit has to be paid before there is another one.
-                    self._piece_bytes = max(_SMALL_BYTES, self._piece_bytes // 2)
+                    least = min(_SMALL_BYTES, self.limits.piece_bytes)
+                    self._piece_bytes = max(least, self._piece_bytes // 2)
                 else:
                     tries += 1
                     is_over = tries > self.limits.retries or not _may_pass(error)
