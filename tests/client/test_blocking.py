@@ -31,6 +31,7 @@ from imago_client.blocking.faces import completed
 from imago_client.blocking.rocketmq import scan
 from imago_client.blocking.rocketmq.connection import BlockingConnection
 from imago_client.blocking.rocketmq.scan import ScanLimits
+from imago_client.core.consuming import pulling
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ async def test_a_busy_broker_is_asked_for_less_and_never_for_more(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, piece_bytes: int, asked: list[int]
 ) -> None:
     sizes: list[int] = []
-    read, request = scan.pulling.read_pulled, scan.pulling.pull_request
+    read, request = pulling.read_pulled, pulling.pull_request
 
     def busy_at_first(*arguments: Any) -> Any:
         if len(sizes) < 4:
@@ -96,9 +97,9 @@ async def test_a_busy_broker_is_asked_for_less_and_never_for_more(
         sizes.append(arguments.bulk_bytes)
         return request(state, arguments)
 
-    monkeypatch.setattr(scan.pulling, "read_pulled", busy_at_first)
-    monkeypatch.setattr(scan.pulling, "pull_request", noted)
-    monkeypatch.setattr(scan, "_PAUSE_S_MAX", 0.0)
+    monkeypatch.setattr(pulling, "read_pulled", busy_at_first)
+    monkeypatch.setattr(pulling, "pull_request", noted)
+    monkeypatch.setattr(scan, "_PAUSE_S", 0.0)
 
     def work() -> None:
         with Client(bootstrap) as client:
