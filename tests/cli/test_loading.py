@@ -129,3 +129,25 @@ def test_no_module_of_commands_loads_what_only_some_of_them_need() -> None:
     heavy = {"typer", "click", "pydantic", "rich", "kazoo", "aiohttp", "uvloop", "pyspark", "yaml"}
     found = {name: heavy & set(new) for name, new in json.loads(done.stdout).items()}
     assert {name: sorted(new) for name, new in found.items() if new} == {}
+
+
+INTERRUPTED = """
+import signal, sys
+
+class Pressed:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Pressed())
+from {package}.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("package", ["imago_cli", "imago_cli.kubectl"])
+@pytest.mark.parametrize("module", ["imago_cli.exits", "imago_cli.line.declared"])
+def test_ctrl_c_while_a_command_loads_ends_it_without_a_trace(package: str, module: str) -> None:
+    program = INTERRUPTED.format(package=package, module=module)
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
