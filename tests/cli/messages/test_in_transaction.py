@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_cli.exits import CommandError
+from imago_cli.messages import in_transaction
 from imago_cli.messages.in_transaction import all_or_none
 from imago_client import ConnectionLostError, Message, MessageQueue
 from imago_wire.remoting import staged
@@ -112,6 +114,19 @@ async def test_an_error_forgets_all(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_what_cannot_be_forgotten_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="line 2"):
         await send(Producer("forget"), [*said("x" * 300_000), None])
+    assert "brokers forget them within a week" in capsys.readouterr().err
+
+
+async def test_a_master_that_never_answers_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Silent(Producer):
+        async def forget_staged(self, *_: Any, **_how: str) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(in_transaction, "FORGET_SECONDS", 0.01)
+    with pytest.raises(CommandError, match="line 2"):
+        await send(Silent(), [*said("x" * 300_000), None])
     assert "brokers forget them within a week" in capsys.readouterr().err
 
 

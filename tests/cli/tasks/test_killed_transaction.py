@@ -106,4 +106,5 @@ def test_after_an_error_nothing_is_read(two_shards: TwoShards, requests: int) ->
     )
     assert ended.returncode == 2
     assert "3 messages rolled back: nobody reads them" in ended.stderr
+    assert " sent" not in ended.stdout + ended.stderr
     assert readable(two_shards) == before

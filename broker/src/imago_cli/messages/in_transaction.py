@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 256 << 10
 PART_MESSAGES: Final = 1000
 """A request to stage holds so much of a queue."""
+FORGET_SECONDS: Final = 3.0
+"""A master that has not answered for long will hardly do so now, and forgets by itself."""
 
 
 class _Transaction:
@@ -114,11 +116,14 @@ async def all_or_none(
 
 
 async def _forget(opened: _Transaction) -> None:
+    import asyncio
+
     from imago_client.errors import ClientError
 
     said = f"{counted(opened.messages, 'message')} rolled back: nobody reads them"
     try:
-        await opened.forget()
-    except ClientError:
+        async with asyncio.timeout(FORGET_SECONDS):
+            await opened.forget()
+    except (ClientError, TimeoutError):
         said += "; brokers forget them within a week"
     say(said)

@@ -166,8 +166,9 @@ def produce(
                 _rocketmq(bootstrap, sending, bodies, pace, 0 if few else at_once)
         finally:
             pace.end()
-            if as_json or pace.count or sys.exc_info()[0] is None:
-                _report(pace, as_json=as_json)
+            failed = sys.exc_info()[0] is not None
+            if not failed or (not transaction and (as_json or pace.count)):
+                _report(pace, as_json=as_json)  # of a failed transaction all is said by now
 
 
 def _check(
