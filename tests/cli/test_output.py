@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_cli.output import plain_table, print_table
+from imago_cli.output import in_bytes, plain_table, print_table
 
 COLUMNS = ["shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "slot", "uuid"]
 UUID = "656ba849-0393-468e-89d4-42b16cc6ea83"
@@ -88,3 +88,18 @@ def test_most_tables_need_no_library() -> None:
     drawn_here = plain_table("cluster imago", COLUMNS, ROWS, 240)
     assert drawn_here is not None
     assert plain_table("cluster imago", COLUMNS, ROWS, 40) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (None, ""),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (5 << 40, "5.0 TiB"),
+        (1 << 51, "2048.0 TiB"),
+    ],
+)
+def test_a_size_is_for_people(size: int | None, shown: str) -> None:
+    assert in_bytes(size) == shown

@@ -34,6 +34,15 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def in_bytes(size: int | None) -> str:
+    """Return a size for people, as `12 B` and `1.4 GiB`; nothing where it is not known."""
+    if size is None:
+        return ""
+    power = min(max(0, size.bit_length() - 1) // 10, 4)
+    amount = f"{size / (1 << 10 * power):.1f}" if power else str(size)
+    return f"{amount} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
+
+
 def role_name(role: str) -> str:
     """Return a role's name for people: programs read `slave` where people read `follower`."""
     return {"slave": "follower", "Slave": "Follower"}.get(role, role)

@@ -62,6 +62,10 @@ async def test_topic_bounds_follow_what_is_stored(client: Client) -> None:
     (bounds,) = await client.admin.topic_bounds("orders")
     assert (bounds.queue, bounds.min_offset, bounds.max_offset) == (QUEUE, 0, 7)
     assert bounds.updated_ms > 0
+    assert bounds.size_bytes is None
+    (sized,) = await client.admin.topic_bounds("orders", sizes=True)
+    assert sized.size_bytes is not None
+    assert 7 * 100 < sized.size_bytes < 7 * 400
 
 
 async def test_deleted_topic_is_gone(client: Client) -> None:

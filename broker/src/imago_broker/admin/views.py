@@ -71,9 +71,13 @@ def topic(config: TopicConfig, default_level: str) -> dict[str, Any]:
 
 
 def queue(
-    number: int, offsets: tuple[int, int], positions: tuple[int, int] | None, last_ms: int | None
+    number: int,
+    offsets: tuple[int, int],
+    positions: tuple[int, int] | None,
+    last_ms: int | None,
+    size: int,
 ) -> dict[str, Any]:
-    """One queue's bounds: queue offsets, MetaQ positions (-1 where there are none)."""
+    """One queue's bounds: queue offsets, MetaQ positions (-1 where there are none), bytes."""
     first, end = positions or (-1, -1)
     return {
         "queue": number,
@@ -82,6 +86,7 @@ def queue(
         "minPosition": first,
         "maxPosition": end,
         "lastStoreTime": last_ms,
+        "sizeBytes": size,
     }
 
 

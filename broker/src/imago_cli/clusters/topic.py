@@ -18,7 +18,7 @@ from imago_cli.connect import (
     unknown_topic,
 )
 from imago_cli.line.declared import CommandGroup, Option
-from imago_cli.output import counted, print_json, print_line, print_table, say
+from imago_cli.output import counted, in_bytes, print_json, print_line, print_table, say
 from imago_cli.times import moment
 
 if TYPE_CHECKING:
@@ -66,10 +66,15 @@ def list_topics(
     if as_json:
         print_json(rows)
     else:
-        columns = ("topic", "shards", "queues", *(("messages", "last message") if is_long else ()))
-        cells = [(*each, moment(last)) for *each, last in map(dict.values, rows)] if is_long else []
-        print_table("", columns, cells or [tuple(row.values()) for row in rows])
+        columns = ("topic", "shards", "queues", *(_LONG if is_long else ()))
+        cells = [tuple(row.values()) for row in rows]
+        if is_long:
+            cells = [(*each, in_bytes(size), moment(last)) for *each, size, last in cells]
+        print_table("", columns, cells)
     end_with(missing, partial=partial)
+
+
+_LONG = ("messages", "size", "last message")
 
 
 def describe(
@@ -89,7 +94,7 @@ def describe(
         if topic not in (known := client.admin.topics()):
             raise unknown_topic(topic, known)
         settings = client.admin.topic_settings(topic)
-        bounds = client.admin.topic_bounds(topic)
+        bounds = client.admin.topic_bounds(topic, sizes=True)
         lags = _lags(client, bounds)
         grown = _grown(client, topic, bounds, look_s)
         missing = client.admin.missing_shards(topic)
@@ -146,13 +151,15 @@ def _print_described(
             one.min_offset,
             one.max_offset,
             one.max_offset - one.min_offset,
+            in_bytes(one.size_bytes),
             moment(one.updated_ms),
         )
         for one in bounds
     ]
-    columns = ("shard", "queue", "from", "up to", "messages", "last message")
+    columns = ("shard", "queue", "from", "up to", *_LONG)
     held = sum(one.max_offset - one.min_offset for one in bounds)
-    print_table(f"{topic}: {counted(held, 'message')}", columns, rows)
+    title = f"{topic}: {counted(held, 'message')}, {in_bytes(_size(bounds))}"
+    print_table(title, columns, rows)
     by_text: dict[str, list[str]] = {}
     for shard, one in sorted(settings.items()):
         by_text.setdefault(_settings_line(one), []).append(shard)
@@ -184,10 +191,17 @@ def _listed(client: Client, topic: str, *, is_long: bool) -> dict[str, Any]:
     shards = len({queue.shard for queue in queues})
     found: dict[str, Any] = {"topic": topic, "shards": shards, "queues": len(queues)}
     if is_long:
-        bounds = client.admin.topic_bounds(topic)
+        bounds = client.admin.topic_bounds(topic, sizes=True)
         found["messages"] = sum(one.max_offset - one.min_offset for one in bounds)
+        found["sizeBytes"] = _size(bounds)
         found["updatedMs"] = max((one.updated_ms for one in bounds), default=0)
     return found
+
+
+def _size(bounds: Sequence[QueueBounds]) -> int | None:
+    """Return what all take; None where one is not known, of a broker of a former version."""
+    sizes = [one.size_bytes for one in bounds]
+    return None if None in sizes else sum(filter(None, sizes))
 
 
 def _bounds_json(one: QueueBounds) -> dict[str, object]:
@@ -196,6 +210,7 @@ def _bounds_json(one: QueueBounds) -> dict[str, object]:
         "queue": one.queue.queue_id,
         "minOffset": one.min_offset,
         "maxOffset": one.max_offset,
+        "sizeBytes": one.size_bytes,
         "updatedMs": one.updated_ms,
     }
 

@@ -100,9 +100,10 @@ class Admin:
         """Return a topic's settings on each shard that has it."""
         return await self._driver.run(parts.topic_changes.topic_settings(self._state, topic))
 
-    async def topic_bounds(self, topic: str) -> list[QueueBounds]:
-        """Return the offsets that each queue of a topic holds."""
-        return await self._driver.run(parts.administration.topic_bounds(self._state, topic))
+    async def topic_bounds(self, topic: str, *, sizes: bool = False) -> list[QueueBounds]:
+        """Return the offsets that each queue of a topic holds; with `sizes` also its bytes."""
+        asked = parts.administration.topic_bounds(self._state, topic, sizes=sizes)
+        return await self._driver.run(asked)
 
     async def messages_by_key(
         self, topic: str, key: str, *, count_max: int = 32, begin_ms: int = 0, end_ms: int = 1 << 62

@@ -27,6 +27,7 @@ from imago_broker.model import names
 from imago_broker.model.bounds import as_json
 from imago_broker.model.topics import topics as model
 from imago_broker.model.topics.attributes import unknown_problem
+from imago_broker.service.topics.sizes import queue_bytes
 from imago_broker.service.topics.topics import settings_problem
 from imago_wire.errors import WrongError, in_our_words
 
@@ -311,7 +312,8 @@ async def queues(services: AdminServices, config: TopicConfig) -> list[dict[str,
         positions = store.position_range(config.name, number) if config.dual else None
         newest = bounds[1] - 1
         last = store.store_time(config.name, number, newest) if newest >= bounds[0] else None
-        found.append(views.queue(number, bounds, positions, last))
+        size = queue_bytes(store, config.name, number)
+        found.append(views.queue(number, bounds, positions, last, size))
     return found
 
 

@@ -56,6 +56,8 @@ class QueueBounds:
     max_offset: int
     updated_ms: int
     """When its last message was stored, ms since 1970; 0 for an empty queue."""
+    size_bytes: int | None = None
+    """About what they take on disk; None: nobody asked, or the broker cannot say."""
 
 
 @contextmanager
@@ -83,18 +85,24 @@ def delete_topic(state: ClientState, topic: str) -> Operation[None]:
     state.drop_route(topic)
 
 
-def topic_bounds(state: ClientState, topic: str) -> Operation[list[QueueBounds]]:
-    """Return what each queue of a topic holds, sorted."""
+def topic_bounds(
+    state: ClientState, topic: str, *, sizes: bool = False
+) -> Operation[list[QueueBounds]]:
+    """Return what each queue of a topic holds, sorted; with `sizes` also in bytes."""
     check_text("topic", topic)
     state.drop_route(topic)
     route = yield from find_route(state, topic)
     found: list[QueueBounds] = []
     for address in route.masters():
-        asked = GetTopicStatsInfoRequestHeader(topic=topic)
+        asked = GetTopicStatsInfoRequestHeader(topic=topic, sizes=sizes or None)
         body = yield from body_of(state, address, RequestCode.GET_TOPIC_STATS_INFO, asked)
         found += [
             QueueBounds(
-                from_wire(queue), offset.min_offset, offset.max_offset, offset.last_update_timestamp
+                from_wire(queue),
+                offset.min_offset,
+                offset.max_offset,
+                offset.last_update_timestamp,
+                offset.size,
             )
             for queue, offset in decode(TopicStatsTable, address, body).offset_table.items()
         ]

@@ -10,11 +10,12 @@ from imago_wire.remoting.bodies.fields import Body, body
 
 @body
 class TopicOffset(Body):
-    """A queue's bounds; `last_update_timestamp` in ms, 0 for an empty queue."""
+    """A queue's bounds; `last_update_timestamp` in ms, 0 for an empty queue; `size` in bytes."""
 
     last_update_timestamp: int = 0
     max_offset: int = 0
     min_offset: int = 0
+    size: int | None = None
 
 
 @body

@@ -52,6 +52,9 @@ class GetTopicConfigRequestHeader(TopicHeader):
 
 @header
 class GetTopicStatsInfoRequestHeader(TopicHeader):
+    """`sizes` is ours: whether the answer is to say how many bytes each queue has."""
+
+    sizes: bool | None = None
     topic: str
 
 

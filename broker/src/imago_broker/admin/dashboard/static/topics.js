@@ -3,7 +3,7 @@ import { history } from "./chart.js";
 import { listed } from "./messages.js";
 import { cards, check, confirmed, field, find, h, link, marked, pager, section, table } from "./parts.js";
 import { rates } from "./rates.js";
-import { age, at, count, counted, number, path, perSecond, query, some, sum, time } from "./words.js";
+import { age, at, count, counted, number, path, perSecond, query, size, some, sum, time } from "./words.js";
 
 const ROWS = 50;
 
@@ -43,13 +43,13 @@ async function ofTopic(here, get) {
   const known = queues.filter(queue => queue.rate != null), settings = found.items[0];
   const last = Math.max(0, ...queues.map(queue => queue.lastStoreTime || 0));
   return { title: name, missing: found.missing, parts: [
-    cards([[count(sum(queues, queue => queue.maxOffset - queue.minOffset)), `messages${some(found.missing)}`], [known.length ? perSecond(sum(known, queue => queue.rate)) : "…", "messages in, a second"],
+    cards([[count(sum(queues, queue => queue.maxOffset - queue.minOffset)), `messages${some(found.missing)}`], [size(sum(queues, queue => queue.sizeBytes ?? 0)), "on disk, about"], [known.length ? perSecond(sum(known, queue => queue.rate)) : "…", "messages in, a second"],
       [queues.length, `${queues.length === 1 ? "queue" : "queues"} on ${counted(found.items.length, "shard")}`], [last ? age(Date.now() - last) : "–", `since the last message${some(found.missing)}`], [groups.length, groups.length === 1 ? "group reads it" : "groups read it"]]),
     chart.part,
     section("Newest messages", messages.refused ? h("p", { class: "bad" }, marked(messages.refused)) : listed([...messages.items].reverse(), `no message${some(found.missing)}`), h("p", { class: "note" }, link(`#/messages${query({ topic: name, by: "key" })}`, "look one up by key, id, offset or time"))),
     h("div", { class: "two" },
-      section("Queues", table("queues", [["shard"], ["queue", "n"], ["first", "n"], ["end", "n"], ["messages", "n"], ["in/s", "n"], ["MetaQ end", "n"], ["last message"]], queues.map(queue => ({ key: `${queue.shard}/${queue.queue}`, cells: [
-        queue.shard, link(`#/messages${query({ topic: name, by: "offset", shard: number(queue.shard), queue: queue.queue, offset: Math.max(queue.minOffset, queue.maxOffset - 20) })}`, queue.queue, { "aria-label": `messages of queue ${queue.queue} of ${queue.shard}` }), count(queue.minOffset), count(queue.maxOffset), count(queue.maxOffset - queue.minOffset),
+      section("Queues", table("queues", [["shard"], ["queue", "n"], ["first", "n"], ["end", "n"], ["messages", "n"], ["size", "n"], ["in/s", "n"], ["MetaQ end", "n"], ["last message"]], queues.map(queue => ({ key: `${queue.shard}/${queue.queue}`, cells: [
+        queue.shard, link(`#/messages${query({ topic: name, by: "offset", shard: number(queue.shard), queue: queue.queue, offset: Math.max(queue.minOffset, queue.maxOffset - 20) })}`, queue.queue, { "aria-label": `messages of queue ${queue.queue} of ${queue.shard}` }), count(queue.minOffset), count(queue.maxOffset), count(queue.maxOffset - queue.minOffset), size(queue.sizeBytes),
         perSecond(queue.rate), queue.maxPosition < 0 ? "–" : count(queue.maxPosition), time(queue.lastStoreTime)] })), "no queue that can be seen now")),
       section("Groups that read it", table("groups", [["group"], ["members", "n"], ["lag here", "n"], ["oldest unread"]], groups.map(group => {
         const item = lags.items.find(each => each.name === group), lag = item?.topics[name];

@@ -14,6 +14,7 @@ from imago_broker.model.topics.topics import TopicConfig, perm_problem
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.tools.wire_forms import changed_attributes, topic_body
+from imago_broker.service.topics.sizes import queue_bytes
 from imago_wire.errors import in_our_words
 from imago_wire.remoting.bodies.client import GroupList, MessageQueue
 from imago_wire.remoting.bodies.config import (
@@ -176,7 +177,9 @@ class TopicAdmin:
         header = GetTopicStatsInfoRequestHeader.from_ext(exchange.ext)
         config = self._config(header.topic)
         table = {
-            self._queue(config.name, queue_id): self._bounds(config.name, queue_id)
+            self._queue(config.name, queue_id): self._bounds(
+                config.name, queue_id, sized=bool(header.sizes)
+            )
             for queue_id in range(config.queues)
         }
         return Reply(body=TopicStatsTable(offset_table=table).encode())
@@ -214,10 +217,15 @@ class TopicAdmin:
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic, self.identity.broker_name, queue_id)
 
-    def _bounds(self, topic: str, queue_id: int) -> TopicOffset:
+    def _bounds(self, topic: str, queue_id: int, *, sized: bool) -> TopicOffset:
         low, high = self.store.queue_range(topic, queue_id)
         written = self.store.store_time(topic, queue_id, high - 1) if high > low else None
-        return TopicOffset(last_update_timestamp=written or 0, max_offset=high, min_offset=low)
+        return TopicOffset(
+            last_update_timestamp=written or 0,
+            max_offset=high,
+            min_offset=low,
+            size=queue_bytes(self.store, topic, queue_id) if sized else None,
+        )
 
     def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
         low, high = self.store.queue_range(topic, queue_id)
