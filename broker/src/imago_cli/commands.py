@@ -72,6 +72,9 @@ COMMANDS: dict[str, CommandRow] = {
     "profile": CommandRow(
         "imago_cli.clusters.profile", "Name clusters, and choose the one that is meant."
     ),
+    "watch": CommandRow(
+        "imago_cli.watch", "Show what a command says, again and again in one place."
+    ),
     "bench": CommandRow(
         "imago_cli.messages.bench", "Measure a running cluster with Python clients."
     ),

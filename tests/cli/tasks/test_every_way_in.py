@@ -124,7 +124,7 @@ COMMANDS: Final[dict[str, str]] = {
 OTHERS: Final = re.compile(
     r"(up|down|demo|backup \w+|mirror \w+|security init|produce|request|profile \w+|bench"
     r"|broker|namesrv|operator"
-    r"|log \w+|config (show|defaults|convert)|doctor|spark|java-home)$"
+    r"|log \w+|config (show|defaults|convert)|doctor|spark|java-home|watch)$"
     r"|shard (handover|elect|drain|undrain|drained|remove)$|metaq "
     r"|(apply|topic (move|spread)|group mode|message (resend|recall|trace))$|user (?!allow)"
 )
