@@ -115,3 +115,16 @@ async def test_a_reader_sees_how_far_his_group_is_and_no_other(shell: Shell) -> 
     assert "imago user allow ann group:others describe" in said
     await shell.run("user", "allow", "ann", "group:bil", "describe")
     assert "there is no group bil" in await shell.run(*ann, "group", "describe", "bil", code=1)
+
+
+async def test_what_a_topics_reader_may_not_see_of_it_is_said(shell: Shell) -> None:
+    shell.broker.topics.create_or_update(TopicConfig(name="orders", read_queues=1, write_queues=1))
+    shell.broker.offsets.commit("billing", "orders", 0, 0)
+    await shell.run("user", "create", "ann")
+    await shell.run("user", "allow", "ann", "topic:orders", "subscribe")
+    ann = ("--user", "ann", "--password-file", "ann.password")
+    said = await shell.run(*ann, "topic", "describe", "orders")
+    assert "orders: 0 messages" in said
+    assert "how far groups are behind is not shown: " in said
+    assert "billing" not in said
+    assert '"lag":null' in await shell.run(*ann, "topic", "describe", "orders", "--json")

@@ -124,15 +124,19 @@ def _grown(client: Client, topic: str, bounds: Sequence[QueueBounds], look_s: fl
     return round(new / (time.monotonic() - began), 1)
 
 
-def _lags(client: Client, bounds: Sequence[QueueBounds]) -> dict[str, int]:
-    """Return by group what it has not read of the queues in which it has committed an offset."""
+def _lags(client: Client, bounds: Sequence[QueueBounds]) -> dict[str, int] | None:
+    """Return by group what it has not read of the queues in which it has committed an offset.
+
+    None: the caller may not see that, which is said.
+    """
     from imago_client import BrokerError
 
     ends = {one.queue: one.max_offset for one in bounds}
     try:
         known = client.admin.committed_offsets()
-    except BrokerError:  # not everybody may see all groups
-        return {}
+    except BrokerError as error:
+        say(f"note: how far groups are behind is not shown: {error.remark}")
+        return None
     places = {group: {q: at for q, at in of.items() if q in ends} for group, of in known.items()}
     return {
         group: sum(max(0, ends[queue] - at) for queue, at in of.items())
