@@ -70,6 +70,11 @@ def test_queues_that_no_member_reads_are_named() -> None:
         assert "handlers hang or fail" in why_behind(found, speeds, owners)
 
 
+def test_without_a_second_look_nobody_is_blamed() -> None:
+    said = why_behind(look((0, 9), (0, 5)), {})
+    assert said == "it is 14 messages behind; how fast it reads, a look says (--look 6)"
+
+
 OWNERS = [None, {}, {QUEUES[0]: "me@1"}, dict.fromkeys(QUEUES, "me@1")]
 
 
@@ -106,3 +111,20 @@ def test_the_dashboard_says_the_same_of_queues_without_a_reader(tmp_path: Path) 
         ["node", str(tmp_path / "said.js")], capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == [f"{why_behind(found, speeds, owners)}." for owners in OWNERS]
+
+
+def test_the_dashboard_takes_rates_over_twenty_seconds_and_forgets_what_is_old(
+    tmp_path: Path,
+) -> None:
+    shutil.copy(Path(dashboard.__file__).parent / "static" / "rates.js", tmp_path)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    looks = [(0, 0), (5, 0), (10, 100), (15, 100), (20, 200), (25, 200), (26, 100), (90, 100)]
+    (tmp_path / "said.js").write_text(
+        "import { rates } from './rates.js';\n"
+        f"const looks = {json.dumps(looks)};\n"
+        "console.log(JSON.stringify(looks.map(([s, n]) => rates.of('a', n, 9000, s * 1000))));\n"
+    )
+    done = subprocess.run(
+        ["node", str(tmp_path / "said.js")], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [None, None, 10, 100 / 15, 10, 10, None, None]

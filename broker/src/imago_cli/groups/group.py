@@ -17,7 +17,7 @@ from imago_cli.connect import (
     unknown_topic,
 )
 from imago_cli.exits import CommandError
-from imago_cli.groups.lag import Rates, rates, why_behind
+from imago_cli.groups.lag import LOOK_S, Rates, rates, why_behind
 from imago_cli.groups.pausing import is_paused, pause, resume
 from imago_cli.groups.reset import reset
 from imago_cli.line.declared import Argument, CommandGroup, Option
@@ -65,7 +65,7 @@ def describe(
     look_s: Annotated[
         float,
         Option("--look", least=0, most=60, help="Seconds in which to see how fast it reads."),
-    ] = 0.5,
+    ] = LOOK_S,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partial: Partial = False,
     as_json: AsJson = False,
@@ -102,6 +102,7 @@ def _speeds(client: Client, found: GroupDescription, look_s: float) -> dict[Mess
     """Look once more where that says more: at a group that is behind and has members."""
     if not look_s or not found.members or not any(one.lag for one in found.progress):
         return {}
+    say(f"looking for {look_s:g} s how fast it reads (--look)")
     began = time.monotonic()
     time.sleep(look_s)
     later = client.admin.describe_group(found.group)

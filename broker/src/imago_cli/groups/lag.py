@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from imago_client import GroupDescription, GroupProgress, MessageQueue
 
+LOOK_S: Final = 6.0
+"""Members commit every 5 s: a shorter look finds nothing, or far too much."""
 SLOW_S: Final = 3600.0
 """A group that needs longer than this for what it has not read does not catch up."""
 MOST: Final = 0.9
@@ -61,11 +63,17 @@ def why_behind(
     read = sum(speeds[one.queue].read for one in behind if one.queue in speeds)
     came = sum(speeds[one.queue].came for one in behind if one.queue in speeds)
     where = _place(behind, lag)
+    if not speeds:
+        return f"it is {lag:,} messages behind{where}; how fast it reads, a look says (--look 6)"
     if not read:
         connected = f"{counted(len(found.members), 'member')} connected, but"
         if owners is not None and not all(one.queue in owners for one in behind):
             return f"{connected} {_no_reader(behind, owners)}"
         return f"{connected} nothing was committed{where}: handlers hang or fail, or wait to commit"
+    return _at_speed(lag, read, came, where)
+
+
+def _at_speed(lag: int, read: float, came: float, where: str) -> str:
     if read <= came:
         return f"more comes ({came:,.0f}/s) than it reads ({read:,.0f}/s){where}"
     left_s = lag / (read - came)

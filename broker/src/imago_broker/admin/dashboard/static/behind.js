@@ -17,7 +17,7 @@ export function whyBehind(queues, members, subscribed, retries, told = false) {
   if (unread.length === topics.size) return `No member that is connected reads ${unread.sort().join(", ")}.`;
   const lag = sum(behind, queue => queue.lag), most = behind.reduce((a, b) => b.lag > a.lag ? b : a), looked = behind.filter(queue => queue.read != null);
   const where = behind.length > 1 && most.lag >= .9 * lag ? `, most of it in ${most.topic}/${most.shard}/${most.queue}` : "";
-  if (!looked.length) return `It is ${count(lag)} messages behind${where}; a moment, rates are known after a second look.`;
+  if (!looked.length) return `It is ${count(lag)} messages behind${where}; a moment, rates are known after ten seconds.`;
   const read = sum(looked, queue => queue.read), came = sum(looked, queue => queue.came);
   const unowned = told ? behind.filter(queue => !queue.reader) : [];
   if (!read && unowned.length) {

@@ -27,6 +27,7 @@ export async function groups(here, get) {
     pager("/groups", asked, found.next))] };
 }
 
+const LOOKED_MS = 9000;  // members commit every 5 s
 export async function group(here, get) {
   const { name } = here;
   const metaq = get(`/admin/v1/cluster/groups${query({ group: name, metaq: true })}`).then(found => found.items[0]?.metaq, () => null);
@@ -38,7 +39,7 @@ export async function group(here, get) {
   for (const id of side?.members || []) if (!members.has(id)) members.set(id, { client_id: id, address: "–", language: "MetaQ", versionName: "–" });
   const queues = found.items.flatMap(item => Object.entries(item.topics).flatMap(([topic, list]) => list.map(queue => {
     const key = `${name} ${topic} ${item.shard} ${queue.queue}`;
-    return { topic, shard: item.shard, ...queue, read: rates.of(`read ${key}`, queue.offset), came: rates.of(`came ${key}`, queue.end) };
+    return { topic, shard: item.shard, ...queue, read: rates.of(`read ${key}`, queue.offset, LOOKED_MS), came: rates.of(`came ${key}`, queue.end, LOOKED_MS) };
   })));
   const subscribed = new Set(found.items.flatMap(item => item.subscribed)), lag = sum(queues, queue => queue.lag), settings = Object.assign({}, ...found.items.map(({ shard, topics, members, subscribed, retries, readers_told, name, ...rest }) => rest));
   const looked = queues.filter(queue => queue.read != null), sides = Object.entries(side?.topics || {});
