@@ -40,6 +40,7 @@ ORDER = (
     "image",
     "former_version",
     "master_killed",
+    "runbook",
     "zookeeper",
     "drained",
     "faults",

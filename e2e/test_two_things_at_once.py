@@ -6,7 +6,6 @@ Whatever comes together, no acknowledged message is lost, all of it comes to its
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -16,9 +15,9 @@ import pytest
 from imago_e2e import backups, bulk, clusters, disks, draining
 from imago_e2e.clients import load
 from imago_e2e.killing import Killer
-from imago_e2e.kube import KubeError, is_ready, run, until
+from imago_e2e.kube import KubeError, is_ready, until
 from imago_e2e.operator import defects, status
-from imago_e2e.ordering import order, said, until_done
+from imago_e2e.ordering import imago, order, said, until_done
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,13 +175,6 @@ def test_a_listener_is_added_while_brokers_roll(
         running.go_on()
         until(lambda: _rolled(watched), "all brokers have both", seconds_max=DONE_SECONDS_MAX)
         running.unrefused()
-
-
-def imago(brokers: Brokers, *words: str) -> str:
-    """Run `kubectl imago`, as a person on call does."""
-    verb, *rest = words
-    command = [sys.executable, "-m", "imago_cli.kubectl", verb, brokers.name, *rest]
-    return run([*command, "-n", brokers.namespace], seconds_max=60)
 
 
 def _explained(brokers: Brokers) -> str:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
+from imago_e2e.kube import run
 from imago_e2e.operator import until_ready
 
 if TYPE_CHECKING:
     from imago_e2e.brokers import Brokers
 
 DONE_SECONDS_MAX = 240.0
+
+
+def imago(brokers: Brokers, verb: str, *words: str) -> str:
+    """Run `kubectl imago` for the cluster, as a person on call does; KubeError if it fails."""
+    command = [sys.executable, "-m", "imago_cli.kubectl", verb, brokers.name, *words]
+    return run([*command, "-n", brokers.namespace], seconds_max=60)
 
 
 def order(cluster: Brokers, /, **spec: object) -> None:
