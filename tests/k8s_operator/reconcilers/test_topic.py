@@ -14,6 +14,7 @@ from imago_operator.contents.values import SeenTopic, TopicQueues
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.topic import TopicReconciler
+from imago_operator.reconcilers.user import UserReconciler
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
 from imago_testing.operated.fake_contents_port import FakeContentsPort
@@ -372,3 +373,28 @@ def watched(stage: Topics, left: list[int]) -> None:
         setattr(stage.kube, name, counted(getattr(stage.kube, name)))
     for name in ("topics", "put_topic", "delete_topic"):
         setattr(stage.brokers, name, counted(getattr(stage.brokers, name)))
+
+
+@pytest.mark.parametrize("kind", [TOPIC, "ImagoUser"])
+async def test_those_that_wait_are_looked_at_once_their_cluster_answers_one(kind: str) -> None:
+    stage, woken = Topics(), list[ObjectKey]()
+    context = stage.context(enqueue=woken.append)
+    reconciler = (
+        TopicReconciler(context) if kind == TOPIC else UserReconciler(context, lambda: "s3cret")
+    )
+    keys = [ObjectKey(kind, "mq", name) for name in ("a", "b", "gone", "c")]
+    for key in keys:
+        stage.kube.put(manifest(kind, name=key.name))
+    stage.brokers.silent = True
+    for key in keys:
+        await reconciler.reconcile(key)
+    del stage.kube.objects[kind, "mq", "gone"]
+    await reconciler.reconcile(keys[2])
+    assert woken == []
+    stage.brokers.silent = False
+    stage.pass_time(30)
+    await reconciler.reconcile(keys[3])
+    assert sorted(woken) == keys[:2]
+    stage.pass_time(30)
+    await reconciler.reconcile(keys[3])
+    assert len(woken) == 2

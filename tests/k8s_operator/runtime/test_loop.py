@@ -156,3 +156,19 @@ async def test_kinds_that_nobody_works_on_are_no_work() -> None:
         await script.until(1)
     assert script.looks == []
     assert script.loop.known == frozenset()
+
+
+async def test_many_that_wait_are_asked_seldom_and_few_are_not() -> None:
+    """A thousand of them would be a hundred looks a second, whatever each one costs."""
+    many = loops.WAITING_PER_S * 50
+    keys = [ObjectKey("ImagoTopic", "mq", f"t{n}") for n in range(many)]
+    script = Scripted()
+    for count in (20, many):
+        for key in keys[:count]:
+            script.loop._spread(key, 10.0)
+        found = script.loop._spread(keys[0], 10.0)
+        assert found == max(10.0, count / loops.WAITING_PER_S)
+    assert script.loop._spread(keys[0], 2.0) == 2.0, "what was done is looked at soon"
+    assert script.loop._spread(keys[1], None) is None
+    assert script.loop._spread(keys[2], 300.0) == 300.0
+    assert script.loop._spread(keys[3], 10.0) == (many - 3) / loops.WAITING_PER_S

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.contents import topics
 from imago_operator.contents.belonging import claimant_of, cluster_of
 from imago_operator.errors import RetryError
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Listings
+from imago_operator.reconcilers.waiting import WaitingObjects
 from imago_operator.spec.kinds import TOPIC
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from imago_operator.contents.conditions import ContentRefusal
     from imago_operator.contents.topics import TopicLook, TopicPlan
     from imago_operator.contents.values import SeenTopic
-    from imago_operator.reconcile import Context, ObjectKey
+    from imago_operator.reconcile import Context
 
 LISTING_S: Final = 5.0
 SOON_S: Final = 2.0
@@ -38,8 +40,10 @@ class TopicReconciler:
         self._attendant = Attendant(TOPIC, context, self._lookup)
         self._voice = self._attendant.voice
         self._lists: Listings[Mapping[str, SeenTopic]] = Listings(context.now, age_s=LISTING_S)
+        self._waiting = WaitingObjects(context.enqueue)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
+        self._waiting.forget(key)
         return await self._attendant.attend(key, self._look, self._work)
 
     async def _look(self, manifest: Manifest) -> TopicLook:
@@ -71,6 +75,8 @@ class TopicReconciler:
             return None
 
     async def _work(self, manifest: Manifest, look: TopicLook) -> float | None:
+        key = ObjectKey(self.kind, look.me.namespace, look.me.name)
+        self._waiting.note(cluster_of(manifest), key, answered=look.listed)
         now, limit = self._context.now(), self._context.release_after_s
         planned = topics.plan(look, now, release_after_s=limit)
         if planned.record is not None:

@@ -27,9 +27,11 @@ from imago_operator.issuing.writing import end_of, whole_days
 from imago_operator.model import names
 from imago_operator.model.secret_data import coded, decoded
 from imago_operator.observing.observed import owner_uid
+from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Listings
+from imago_operator.reconcilers.waiting import WaitingObjects
 from imago_operator.spec.kinds import API_VERSION, USER
 from imago_operator.spec.user import AuthenticationType
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from imago_operator.contents.belonging import Manifest, Place
     from imago_operator.contents.users import UserLook, UserPlan
     from imago_operator.contents.values import IssuedToken, SeenUser
-    from imago_operator.reconcile import Context, ObjectKey
+    from imago_operator.reconcile import Context
     from imago_operator.spec.user import UserSpec, UserToken
 
 LISTING_S: Final = 5.0
@@ -62,8 +64,10 @@ class UserReconciler:
         self._attendant = Attendant(USER, context, self._lookup)
         self._voice = self._attendant.voice
         self._lists: Listings[Mapping[str, SeenUser]] = Listings(context.now, age_s=LISTING_S)
+        self._waiting = WaitingObjects(context.enqueue)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
+        self._waiting.forget(key)
         return await self._attendant.attend(key, self._look, self._work)
 
     async def _look(self, manifest: Manifest) -> UserLook:
@@ -163,6 +167,8 @@ class UserReconciler:
         return decoded(found or {}).get(reference.key, "").strip() or None
 
     async def _work(self, manifest: Manifest, look: UserLook) -> float | None:
+        key = ObjectKey(self.kind, look.me.namespace, look.me.name)
+        self._waiting.note(cluster_of(manifest), key, answered=look.listed)
         now, limit = self._context.now(), self._context.release_after_s
         planned = users.plan(look, now, fresh=self._new_password(), release_after_s=limit)
         if planned.record is not None:

@@ -33,6 +33,11 @@ BUG_S: Final = 1.0
 BACKOFF_MAX_S: Final = 300.0
 STUCK_S: Final = 300.0
 """A look has limits on each of its calls; one that takes longer than this never returns."""
+WAITS_S: Final = 7.5
+"""Who is to be looked at again after this or later waits for somebody else: ten seconds, or what
+is left of them where they are tried again."""
+WAITING_PER_S: Final = 30
+"""Looks a second at those of a kind that wait: ten thousand do not come in a burst."""
 GIVE_UP_S: Final = 5.0
 """How long a stop waits for looks under way."""
 
@@ -68,6 +73,7 @@ class Loop:
         self._queue = WorkQueue(GROUP_MAX)
         self._known: set[ObjectKey] = set()
         self._failures: dict[ObjectKey, int] = {}
+        self._waiting: dict[str, set[ObjectKey]] = {}
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -154,7 +160,7 @@ class Loop:
         try:
             outcome, again = await self._look(key)
         finally:
-            now = self._sources.clock()
+            again, now = self._spread(key, again), self._sources.clock()
             self._measures.finished(key.kind, outcome, now - began)
             self._queue.done(key, None if again is None else now + again)
 
@@ -190,6 +196,15 @@ class Loop:
         self._failures[key] = count + 1
         delay = min(most, least * 2.0 ** min(count, 20))
         return delay * (0.75 + self._sources.random() / 2)
+
+    def _spread(self, key: ObjectKey, again: float | None) -> float | None:
+        """Return a delay that is longer where many of a kind wait."""
+        waiting = self._waiting.setdefault(key.kind, set())
+        if again is None or not WAITS_S <= again < RESYNC_S * (1 - RESYNC_SPREAD):
+            waiting.discard(key)
+            return again
+        waiting.add(key)
+        return max(again, len(waiting) / WAITING_PER_S)
 
     def _resync(self) -> float:
         return RESYNC_S * (1 + RESYNC_SPREAD * (2 * self._sources.random() - 1))
